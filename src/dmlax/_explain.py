@@ -10,7 +10,12 @@ import jax
 from dmlax._convolution.prepare import prepare_filter
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import Rules
-from dmlax._operators import OPERATORS
+from dmlax._core.keywords import expect_call
+from dmlax._operators import OPERATORS, OperatorRow
+
+_Args = tuple[Any, ...]
+_Kwargs = dict[str, Any]
+_Call = tuple[Callable[..., Any], _Args, _Kwargs]
 
 
 @dataclass(frozen=True)
@@ -52,24 +57,25 @@ def explain(
 
     Example:
       >>> import dmlax, jax, jax.numpy as jnp
-      >>> found = dmlax.explain(dmlax.nonzero_coordinates, jax.ShapeDtypeStruct((2, 3), jnp.int8))
-      >>> print(found.choices[-1])
+      >>> x = jax.ShapeDtypeStruct((2, 3), jnp.int8)
+      >>> print(dmlax.explain(dmlax.nonzero_coordinates, x).choices[-1])
       tpu: xla
         not native_cpu: it runs on cpu only
         not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0
         not reference: slow; it runs only when named
     """
     Rules("explain").expect(callable(function), "option", "function", "is not a function")
-    own, positional, options = _unwrap(function, args, kwargs)
-    if any(own is row.function for row in OPERATORS):
-        return _explain_operator(own, positional, options)
-    if own is prepare_filter:
+    inner, positional, options = _unwrap(function, args, kwargs)
+    for row in OPERATORS:
+        if inner is row.function:
+            return _explain_operator(row, positional, options)
+    if inner is prepare_filter:
         filter, *rest = positional
-        return _explain_program(own, (_struct(filter), *rest), options).calls[0]
+        return _explain_program(inner, (_struct(filter), *rest), options).calls[0]
     return _explain_program(function, args, kwargs)
 
 
-def _unwrap(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+def _unwrap(function: Callable[..., Any], args: _Args, kwargs: _Kwargs) -> _Call:
     """The function in partials and `jax.jit`, with the arguments that it gets."""
     if isinstance(function, functools.partial):
         return _unwrap(function.func, (*function.args, *args), {**function.keywords, **kwargs})
@@ -78,35 +84,36 @@ def _unwrap(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     return function, args, kwargs
 
 
-def _explain_operator(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dispatch.Explanation:
+def _explain_operator(row: OperatorRow, args: _Args, kwargs: _Kwargs) -> dispatch.Explanation:
     """Plans the call and traces no lowering."""
-    asked = dispatch.Explain(kwargs.get("implementation", "auto"))
-    found: list[dispatch.Explanation] = []
-    call, structs = _with_structs(function, args, {**kwargs, "implementation": asked})
-    jax.eval_shape(lambda *arrays: found.append(call(*arrays)), *structs)
-    return found[0]
+    expect_call(row.function, args, kwargs)
+    options = dict(kwargs)
+    implementation = options.pop("implementation", "auto")
+    plans: list[dispatch.Plan] = []
+    call, structs = _with_structs(row.operator.plan, args, options)
+    jax.eval_shape(lambda *arrays: plans.append(call(*arrays)[0]), *structs)
+    return row.operator.explain(plans[0], implementation)
 
 
 def _explain_program(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Callable[..., Any], args: _Args, kwargs: _Kwargs
 ) -> ProgramExplanation:
     call, structs = _with_structs(function, args, kwargs)
-    return ProgramExplanation(tuple(each.explain() for each in compat.labels(call, *structs)))
+    return ProgramExplanation(tuple(label.explain() for label in compat.labels(call, *structs)))
 
 
 def _with_structs(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Callable[..., Any], args: _Args, kwargs: _Kwargs
 ) -> tuple[Callable[..., Any], list[jax.ShapeDtypeStruct]]:
-    """A function of the arrays that are given as structs; all else keeps its value."""
+    """A function of the arrays that structs stand for; all else keeps its value."""
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
 
     def call(*arrays: Any) -> Any:
         filled = dict(zip(places, arrays, strict=True))
-        given = [filled.get(i, leaf) for i, leaf in enumerate(leaves)]
-        args, kwargs = jax.tree.unflatten(tree, given)
+        args, kwargs = jax.tree.unflatten(
+            tree, [filled.get(i, leaf) for i, leaf in enumerate(leaves)]
+        )
         return function(*args, **kwargs)
 
     return call, [leaves[i] for i in places]
@@ -131,7 +138,7 @@ def _sentences(call: dispatch.Explanation) -> Iterable[str]:
 
 
 def _by_sentence(numbered: Iterable[tuple[str, str]]) -> list[str]:
-    """Each sentence once, after the calls that it is about."""
+    """Every sentence once, after the calls that it is about."""
     calls: dict[str, list[str]] = {}
     for number, sentence in numbered:
         calls.setdefault(sentence, []).append(number)

@@ -1,16 +1,16 @@
-"""The only list of operators: dispatch, descriptors, documents, adapters and tests read it."""
+"""The list of operators, which descriptors, documents, adapters and tests read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from dmlax._binary import api as binary
-from dmlax._binary.directml import (
+from dmlax._add_multiply import api as binary
+from dmlax._add_multiply.directml import (
     ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
     ElementWiseQuantizedLinearAddOperatorDesc,
 )
-from dmlax._convolution import add_api as convolution_add
+from dmlax._byte_lookup import api as lookup
 from dmlax._convolution import api as convolution
 from dmlax._convolution.directml import (
     CONVOLUTION_INTEGER,
@@ -18,21 +18,14 @@ from dmlax._convolution.directml import (
     ConvolutionIntegerOperatorDesc,
     QuantizedLinearConvolutionOperatorDesc,
 )
+from dmlax._convolution_add import api as convolution_add
 from dmlax._core import dispatch
-from dmlax._directml.support import Support
+from dmlax._descriptors.support import Support
 from dmlax._dynamic_quantize import api as dynamic_quantize
 from dmlax._dynamic_quantize.directml import (
     DYNAMIC_QUANTIZE_LINEAR,
     DynamicQuantizeLinearOperatorDesc,
 )
-from dmlax._elementwise import api as elementwise
-from dmlax._elementwise.directml import (
-    ELEMENT_WISE_DEQUANTIZE_LINEAR,
-    ELEMENT_WISE_QUANTIZE_LINEAR,
-    ElementWiseDequantizeLinearOperatorDesc,
-    ElementWiseQuantizeLinearOperatorDesc,
-)
-from dmlax._lookup import api as lookup
 from dmlax._matmul import api as matmul
 from dmlax._matmul.directml import (
     MATRIX_MULTIPLY_INTEGER,
@@ -54,6 +47,13 @@ from dmlax._pooling.directml import (
     MaxPooling2OperatorDesc,
     MaxPoolingOperatorDesc,
     QuantizedLinearAveragePoolingOperatorDesc,
+)
+from dmlax._quantize import api as elementwise
+from dmlax._quantize.directml import (
+    ELEMENT_WISE_DEQUANTIZE_LINEAR,
+    ELEMENT_WISE_QUANTIZE_LINEAR,
+    ElementWiseDequantizeLinearOperatorDesc,
+    ElementWiseQuantizeLinearOperatorDesc,
 )
 
 __all__ = [  # the descriptors' classes, which `dmlax.directml` exports
@@ -87,7 +87,7 @@ class OperatorRow:
     """
 
     api: ModuleType
-    operator: dispatch.Operator
+    operator: dispatch.Operator[Any, Any, Any]
     dtypes: str
     directml: Support | None = None
     older: tuple[Support, ...] = ()

@@ -25,7 +25,7 @@ class Violation(NamedTuple):
       rule: the rule's name.
       code: the kind of rule, one of `dmlax.errors.CODES`.
       field: DirectML's name of the tensor or field, or the argument's where it has none.
-      message: the operator, the field, what was found, and the rule.
+      message: the operator, the field, the value, and the rule.
     """
 
     rule: str
@@ -40,7 +40,7 @@ class SpecError(ValueError):
     Attributes:
       code: the kind of rule, one of `dmlax.errors.CODES`.
       field: DirectML's name of the tensor or field, or the argument's where it has none.
-      violations: every broken rule of a desc, the first of which is this error's own; empty
+      violations: every broken rule of a desc, of which this error reports the first; empty
         outside of `dmlax.directml`, where checking stops at the first.
     """
 

@@ -1,22 +1,18 @@
 """convolution_integer and quantized_linear_convolution."""
 
+import functools
 from collections.abc import Sequence
-from typing import Any
 
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._convolution import reference, xla
-from dmlax._convolution.bind import INTEGER_RULES, Windows, bind, leaves
+from dmlax._convolution import bind, reference, xla
 from dmlax._convolution.cpu import lowering as native_cpu
 from dmlax._convolution.cuda import lowering as mosaic_gpu
-from dmlax._convolution.plan import Convolution, output_partition
+from dmlax._convolution.plan import INTEGER_RULES, QUANTIZED_RULES, Convolution, output_partition
 from dmlax._convolution.prepared_filter import PreparedFilter
 from dmlax._core import dispatch, eager, requantize
-from dmlax._core.arguments import Rules
-from dmlax._core.keywords import name_right_keywords
 
-_QUANTIZED = Rules("quantized_linear_convolution")
 _LOWERINGS = (
     dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
     dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
@@ -24,13 +20,17 @@ _LOWERINGS = (
     dispatch.Lowering("reference", reference.run, reference.why_not, ("cpu", "tpu")),
 )
 INTEGER, QUANTIZED = (
-    dispatch.Operator(rules.operator, _LOWERINGS, partition=output_partition)
-    for rules in (INTEGER_RULES, _QUANTIZED)
+    dispatch.Operator(
+        rules.operator,
+        functools.partial(bind.plan, rules),
+        _LOWERINGS,
+        partition=output_partition,
+    )
+    for rules in (INTEGER_RULES, QUANTIZED_RULES)
 )
 
 
-@eager.jit_eager_calls(*Convolution._fields, leaves=leaves)
-@name_right_keywords
+@eager.public_function(INTEGER, *Convolution._fields, leaves=bind.leaves)
 def convolution_integer(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -44,12 +44,12 @@ def convolution_integer(
     end_padding: int | Sequence[int] | None = None,
     padding: str | Sequence[tuple[int, int]] | None = None,
     group_count: int = 1,
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Convolves 8-bit tensors less their zero points into int32.
 
-    The sum of `(input - input_zero_point) * (filter - filter_zero_point)` over each window, in
+    The sum of `(input - input_zero_point) * (filter - filter_zero_point)` over a window, in
     int32, wrapping. A padded pixel is the input zero point.
 
     Args:
@@ -57,21 +57,20 @@ def convolution_integer(
       filter: int8 or uint8, (K, C / group_count, height, width); or a `PreparedFilter`.
       input_zero_point: of the input's dtype, one value; default 0.
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
-      strides: the step between windows in pixels, one integer or one for each spatial axis;
-        default 1.
-      dilations: the step between the filter's taps in pixels, likewise; default 1.
-      start_padding: pixels before each spatial axis; default 0.
-      end_padding: pixels after each spatial axis; default 0.
-      padding: both as in `jax.lax`, instead of these: "SAME", "SAME_LOWER", "VALID", or a pair
-        (start, end) for each spatial axis.
+      strides: the step between windows in pixels, one integer or one per spatial axis; default 1.
+      dilations: the step between the filter's taps in pixels, as `strides`; default 1.
+      start_padding: pixels before the spatial axes; default 0.
+      end_padding: pixels after the spatial axes; default 0.
+      padding: start and end as in `jax.lax`, instead of these: "SAME", "SAME_LOWER", "VALID", or a
+        pair (start, end) per spatial axis.
       group_count: the number of groups, a static integer that divides K and C.
       dimension_numbers: as in `jax.lax`; default channels first: ("NCHW", "OIHW", "NCHW"), or
         ("NCW", "OIW", "NCW") for an input and a filter of rank 3. A prepared filter holds it.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
-      int32, (N, K, height, width), each `(size + start + end - span) // stride + 1`, where span
-      is `(kernel - 1) * dilation + 1`.
+      int32, (N, K, height, width). A spatial size is `(size + start + end - span) // stride + 1`,
+      where span is `(kernel - 1) * dilation + 1`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count` or `sizes` (the tensor's field), `option`
@@ -95,16 +94,23 @@ def convolution_integer(
       >>> dmlax.convolution_integer(x, w, input_zero_point=1, start_padding=(1, 1)).tolist()
       [[[[0, 1], [2, 6]]]]
     """
-    arguments = Convolution(
-        input, filter, input_zero_point=input_zero_point, filter_zero_point=filter_zero_point
+    plan, operands = INTEGER.plan(
+        input,
+        filter,
+        input_zero_point=input_zero_point,
+        filter_zero_point=filter_zero_point,
+        strides=strides,
+        dilations=dilations,
+        start_padding=start_padding,
+        end_padding=end_padding,
+        padding=padding,
+        group_count=group_count,
+        dimension_numbers=dimension_numbers,
     )
-    windows = Windows(strides, dilations, start_padding, end_padding, padding)
-    plan, operands = bind(INTEGER_RULES, arguments, windows, group_count, dimension_numbers)
-    return dispatch.call(INTEGER, plan, operands, implementation)  # type: ignore[no-any-return]
+    return INTEGER.call(plan, operands, implementation)
 
 
-@eager.jit_eager_calls(*Convolution._fields, leaves=leaves)
-@name_right_keywords
+@eager.public_function(QUANTIZED, *Convolution._fields, leaves=bind.leaves)
 def quantized_linear_convolution(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -124,7 +130,7 @@ def quantized_linear_convolution(
     end_padding: int | Sequence[int] | None = None,
     padding: str | Sequence[tuple[int, int]] | None = None,
     group_count: int = 1,
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
     arithmetic: requantize.Arithmetic = "exact",
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
@@ -145,13 +151,12 @@ def quantized_linear_convolution(
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
       output_zero_point: of the output's dtype, one value; default 0.
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else the input's.
-      strides: the step between windows in pixels, one integer or one for each spatial axis;
-        default 1.
-      dilations: the step between the filter's taps in pixels, likewise; default 1.
-      start_padding: pixels before each spatial axis; default 0. They hold the input zero point.
-      end_padding: pixels after each spatial axis; default 0.
-      padding: both as in `jax.lax`, instead of these: "SAME", "SAME_LOWER", "VALID", or a pair
-        (start, end) for each spatial axis.
+      strides: the step between windows in pixels, one integer or one per spatial axis; default 1.
+      dilations: the step between the filter's taps in pixels, as `strides`; default 1.
+      start_padding: pixels before the spatial axes, which hold the input zero point; default 0.
+      end_padding: pixels after the spatial axes; default 0.
+      padding: start and end as in `jax.lax`, instead of these: "SAME", "SAME_LOWER", "VALID", or a
+        pair (start, end) per spatial axis.
       group_count: the number of groups, a static integer that divides K and C.
       dimension_numbers: as in `jax.lax`; default channels first: ("NCHW", "OIHW", "NCHW"), or
         ("NCW", "OIW", "NCW") for an input and a filter of rank 3. A prepared filter holds it.
@@ -160,8 +165,8 @@ def quantized_linear_convolution(
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
-      int8 or uint8, (N, K, height, width), each `(size + start + end - span) // stride + 1`,
-      where span is `(kernel - 1) * dilation + 1`.
+      int8 or uint8, (N, K, height, width). A spatial size is
+      `(size + start + end - span) // stride + 1`, where span is `(kernel - 1) * dilation + 1`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -190,20 +195,24 @@ def quantized_linear_convolution(
       >>> y.tolist()
       [[[[3, 5, 101]]]]
     """
-    arguments = Convolution(
+    plan, operands = QUANTIZED.plan(
         input,
         filter,
-        input_zero_point,
-        filter_zero_point,
         bias,
-        input_scale,
-        filter_scale,
-        output_scale,
-        output_zero_point,
+        input_scale=input_scale,
+        filter_scale=filter_scale,
+        output_scale=output_scale,
+        input_zero_point=input_zero_point,
+        filter_zero_point=filter_zero_point,
+        output_zero_point=output_zero_point,
+        output_dtype=output_dtype,
+        strides=strides,
+        dilations=dilations,
+        start_padding=start_padding,
+        end_padding=end_padding,
+        padding=padding,
+        group_count=group_count,
+        dimension_numbers=dimension_numbers,
+        arithmetic=arithmetic,
     )
-    _QUANTIZED.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
-    windows = Windows(strides, dilations, start_padding, end_padding, padding)
-    plan, operands = bind(
-        _QUANTIZED, arguments, windows, group_count, dimension_numbers, arithmetic, output_dtype
-    )
-    return dispatch.call(QUANTIZED, plan, operands, implementation)  # type: ignore[no-any-return]
+    return QUANTIZED.call(plan, operands, implementation)

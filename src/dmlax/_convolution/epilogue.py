@@ -5,13 +5,13 @@ from collections.abc import Callable
 import jax
 from jax import Array
 
-from dmlax._convolution.plan import Convolution, ConvolutionPlan
+from dmlax._convolution.plan import ConvolutionPlan, Operands
 from dmlax._convolution.prepare import as_parameter
 from dmlax._core import requantize
 
 
 def epilogue(
-    plan: ConvolutionPlan, operands: Convolution, channel: tuple[int, ...]
+    plan: ConvolutionPlan, operands: Operands, channel: tuple[int, ...]
 ) -> Callable[[Array], Array]:
     """Returns accumulator -> output; `channel` reshapes (K,) to broadcast along the channels."""
     if not plan.quantized:

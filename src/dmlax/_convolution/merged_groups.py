@@ -11,16 +11,15 @@ from jax import Array
 
 from dmlax._convolution.plan import ConvolutionPlan, FilterShape
 from dmlax._convolution.prepare import zero_of
+from dmlax._core import tuning
 from dmlax._core.byte_packing import round_up_to_word
 from dmlax._core.prepared_weights import Prepared
-
-_MERGED_CHANNELS = 64  # channels, and output channels, of merged groups at most
 
 
 def choose_merged_groups(shape: FilterShape) -> int:
     """A divisor of the groups, of so many channels as is worth merging; channels are words."""
     outputs = shape.outputs // shape.group_count
-    most = max(_MERGED_CHANNELS // max(round_up_to_word(shape.channels), outputs), 1)
+    most = max(tuning.MOST_MERGED_CHANNELS // max(round_up_to_word(shape.channels), outputs), 1)
     return max(n for n in range(1, most + 1) if shape.group_count % n == 0)
 
 
@@ -41,8 +40,8 @@ def merge_filter(shape: FilterShape, filter: Prepared, merged: int) -> Prepared:
 def _place_rows(rows: Array, zeros: Array) -> Array:
     """(groups, merged, outputs, taps, 1, channels), with merged groups' channels side by side."""
     merged = rows.shape[1]
-    own = jnp.eye(merged, dtype=bool).reshape(merged, 1, 1, merged, 1)
-    return jnp.where(own, rows, zeros)
+    is_same_group = jnp.eye(merged, dtype=bool).reshape(merged, 1, 1, merged, 1)
+    return jnp.where(is_same_group, rows, zeros)
 
 
 def merge_groups(plan: ConvolutionPlan, filter: Prepared) -> tuple[ConvolutionPlan, Prepared]:

@@ -4,30 +4,37 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from dmlax._core import compat, windows
-from dmlax._core.arguments import Aval, Rules, decide
+from dmlax._core.accumulators import largest_difference, overflow_notes
+from dmlax._core.arguments import ABSENT, Aval, OptionalT, Rules, T, decide
+from dmlax._core.fields import tensor_fields
 from dmlax._core.panels import Packing, PanelShape
+from dmlax._core.prepared_weights import Prepared, check_arrays
 from dmlax._core.requantize import Arithmetic
-from dmlax.errors import Code
 
 CHANNELS_FIRST = {4: ("NCHW", "OIHW", "NCHW"), 3: ("NCW", "OIW", "NCW")}
+INTEGER_RULES = Rules("convolution_integer")
+QUANTIZED_RULES = Rules("quantized_linear_convolution")
 _EIGHT_BITS = (jnp.int8, jnp.uint8)
-_INT32_MAX = 2**31 - 1
 _MOST_PRODUCTS = 2**60  # the windows' elements are fewer, and XLA multiplies their sizes in int64
+
+
+# The axes of N, C, spatial; of O, I, spatial; of N, C, spatial.
+Layouts = tuple[tuple[int, ...], ...]
 
 
 class FilterShape(NamedTuple):
     """A filter's dtype, shape, layout and groups: all that is static of a prepared one."""
 
     filter: Aval
-    layouts: tuple[tuple[int, ...], ...]  # axes: N, C, spatial; O, I, spatial; N, C, spatial
+    layouts: Layouts
     group_count: int
     packing: Packing = "rows"  # of a prepared one's bytes
 
@@ -78,32 +85,25 @@ class FilterShape(NamedTuple):
         return f"{self.filter} {self.layout}, group_count {self.group_count}"
 
 
-class Convolution(NamedTuple):
+class Convolution(NamedTuple, Generic[T, OptionalT]):
     """The operands of both convolutions; absent ones are None, integer output has no scales."""
 
-    input: Any
-    filter: Any
-    input_zero_point: Any = None
-    filter_zero_point: Any = None
-    bias: Any = None
-    input_scale: Any = None
-    filter_scale: Any = None
-    output_scale: Any = None
-    output_zero_point: Any = None
-    threshold: Any = None  # of known scales: for the lowerings to XLA
+    input: T
+    filter: T
+    input_zero_point: OptionalT = ABSENT
+    filter_zero_point: OptionalT = ABSENT
+    bias: OptionalT = ABSENT
+    input_scale: OptionalT = ABSENT
+    filter_scale: OptionalT = ABSENT
+    output_scale: OptionalT = ABSENT
+    output_zero_point: OptionalT = ABSENT
+    threshold: OptionalT = ABSENT  # of known scales: for the lowerings to XLA
 
 
-FIELDS = Convolution(
-    input="InputTensor",
-    filter="FilterTensor",
-    input_zero_point="InputZeroPointTensor",
-    filter_zero_point="FilterZeroPointTensor",
-    bias="BiasTensor",
-    input_scale="InputScaleTensor",
-    filter_scale="FilterScaleTensor",
-    output_scale="OutputScaleTensor",
-    output_zero_point="OutputZeroPointTensor",
-)
+Operands = Convolution[Any, Any]  # `filter` is an array or `Prepared`
+Avals = Convolution[Aval, Aval | None]
+
+FIELDS: Convolution[str, str] = tensor_fields(Convolution)
 
 
 class Options(NamedTuple):
@@ -122,7 +122,7 @@ class Options(NamedTuple):
 class ConvolutionPlan:
     """Everything static that a lowering reads."""
 
-    operands: Convolution  # of Aval or None
+    operands: Avals
     filter: FilterShape
     prepared: bool
     options: Options
@@ -131,9 +131,7 @@ class ConvolutionPlan:
     @property
     def input(self) -> Aval:
         """The input's dtype and shape."""
-        aval = self.operands.input
-        assert isinstance(aval, Aval)
-        return aval
+        return self.operands.input
 
     @property
     def batch(self) -> int:
@@ -160,31 +158,23 @@ class ConvolutionPlan:
     @property
     def accumulator_bound(self) -> int:
         """Largest magnitude that an accumulator can have, before the bias."""
-        x = _reach(self.input.dtype, self.operands.input_zero_point is not None)
-        w = _reach(self.filter.filter.dtype, self.operands.filter_zero_point is not None)
+        operands, weights = self.operands, self.filter.filter.dtype
+        x = largest_difference(self.input.dtype, operands.input_zero_point is not None)
+        w = largest_difference(weights, operands.filter_zero_point is not None)
         return self.contraction * x * w
 
     def notes(self) -> list[str]:
         """The lines that `explain` adds."""
-        bound = f"{self.accumulator_bound:,}"
-        if self.accumulator_bound > _INT32_MAX:
-            return [f"int32 accumulators can overflow: they may reach {bound}, and wrap"]
-        bias = ", the bias apart" if self.operands.bias is not None else ""
-        return [f"int32 accumulators cannot overflow: at most {bound}{bias}"]
+        return overflow_notes(self.accumulator_bound, self.operands.bias is not None)
 
     def __str__(self) -> str:
         prepared = " prepared" if self.prepared else ""
         return f"{self.input}, {self.filter}{prepared} -> {self.output}"
 
 
-def _reach(dtype: np.dtype, zero_point: bool) -> int:
-    """The largest |x - zero point|."""
-    return 255 if zero_point or dtype == jnp.uint8 else 128
-
-
 @functools.lru_cache(maxsize=4096)
 def filter_shape(
-    rules: Rules, filter: Aval, group_count: int, dimension_numbers: Any
+    rules: Rules, filter: Aval, group_count: int, dimension_numbers: object
 ) -> FilterShape:
     """Checks a filter by itself."""
     rules.expect_dtype("FilterTensor", filter, *_EIGHT_BITS)
@@ -201,10 +191,8 @@ def filter_shape(
     return shape
 
 
-def parse_layouts(
-    rules: Rules, filter: Aval, dimension_numbers: Any
-) -> tuple[tuple[int, ...], ...]:
-    """Finds the axes of N, C, spatial; of O, I, spatial; and of the output, as `lax` does."""
+def parse_layouts(rules: Rules, filter: Aval, dimension_numbers: object) -> Layouts:
+    """Returns the axes of N, C, spatial; of O, I, spatial; and of the output, as `lax` does."""
     rank = len(filter.shape)
     if dimension_numbers is None:
         dimension_numbers = CHANNELS_FIRST[rank]
@@ -217,22 +205,19 @@ def parse_layouts(
     return tuple(numbers.lhs_spec), tuple(numbers.rhs_spec), tuple(numbers.out_spec)
 
 
-def _check_letters(rules: Rules, filter: Aval, texts: Any) -> None:
-    strings = isinstance(texts, tuple | list) and all(isinstance(text, str) for text in texts)
-    _expect_layout(rules, strings and len(texts) == 3, texts)
+def _check_letters(rules: Rules, filter: Aval, dimension_numbers: object) -> None:
+    texts = dimension_numbers if isinstance(dimension_numbers, tuple | list) else ()
+    strings = all(isinstance(text, str) for text in texts)
+    _expect_layout(rules, strings and len(texts) == 3, dimension_numbers)
     rules.expect(
         len(texts[1]) == len(filter.shape),
         "dimension_count",
         "FilterTensor",
         f"is {filter}, expected rank {len(texts[1])} for dimension_numbers {tuple(texts)}",
     )
-    spatial = set(texts[0]) - {"N", "C"}
-    wanted = [{"N", "C"} | spatial, {"O", "I"} | spatial, {"N", "C"} | spatial]
-    lengths = {len(text) for text in texts} == {len(spatial) + 2}
-    _expect_layout(rules, [set(text) for text in texts] == wanted and lengths, texts)
 
 
-def _expect_layout(rules: Rules, good: bool, dimension_numbers: Any) -> None:
+def _expect_layout(rules: Rules, good: bool, dimension_numbers: object) -> None:
     wanted = "three orders of the same axes, as ('NCHW', 'OIHW', 'NCHW')"
     rules.expect(
         good, "option", "dimension_numbers", f"is {dimension_numbers!r}, expected {wanted}"
@@ -247,29 +232,14 @@ def check_filter_zero_point(rules: Rules, shape: FilterShape, zero_point: Aval |
 
 
 def check_prepared(rules: Rules, shape: FilterShape, arrays: Sequence[Aval | None]) -> None:
-    """Checks a prepared filter's bytes, sums and zero point, whose tree anyone may change."""
-    packed, sums, zero_point = arrays
+    """Checks a prepared filter's bytes, sums and zero point."""
     zero = Aval(shape.filter.dtype, (shape.outputs,))
-    for name, found, wanted in (
-        ("packed", packed, (Aval(np.dtype(np.int8), shape.packed),)),
-        ("sums", sums, (zero._replace(dtype=np.dtype(np.int32)),)),
-        ("zero_point", zero_point, (None, zero, zero._replace(shape=()))),
-    ):
-        if found in wanted:
-            continue
-        expected = " or ".join(map(str, (aval for aval in wanted if aval is not None)))
-        dtypes = [aval.dtype for aval in wanted if aval is not None]
-        code: Code = "sizes" if found is not None and found.dtype in dtypes else "data_type"
-        message = f"is prepared, its {name} is {found}, expected {expected} for {shape}"
-        rules.fail(code, "FilterTensor", message + _stack_remedy(found, wanted))
-
-
-def _stack_remedy(found: Aval | None, wanted: Sequence[Aval | None]) -> str:
-    stacked = found is not None and any(
-        aval is not None and found.shape[1:] == aval.shape and found.shape != aval.shape
-        for aval in wanted
+    expected = (
+        [Aval(np.dtype(np.int8), shape.packed)],
+        [zero._replace(dtype=np.dtype(np.int32))],
+        [None, zero, zero._replace(shape=())],
     )
-    return "; map over stacked filters with jax.vmap or lax.scan" if stacked else ""
+    check_arrays(rules, "FilterTensor", "filters", shape, arrays, expected)
 
 
 def _check_single(rules: Rules, field: str, aval: Aval) -> None:
@@ -286,7 +256,7 @@ def _check_per_channel(rules: Rules, field: str, aval: Aval, outputs: int) -> No
 @functools.lru_cache(maxsize=4096)
 def convolution_plan(
     rules: Rules,
-    operands: Convolution,
+    operands: Avals,
     filter: FilterShape,
     prepared: tuple[Aval | None, ...] | None,
     options: Options,
@@ -320,26 +290,27 @@ def _check_input(rules: Rules, input: Aval, filter: FilterShape, options: Option
 
 
 def _check_parameters(
-    rules: Rules, operands: Convolution, filter: FilterShape, output_dtype: np.dtype
+    rules: Rules, operands: Avals, filter: FilterShape, output_dtype: np.dtype
 ) -> None:
     check_filter_zero_point(rules, filter, operands.filter_zero_point)
     if operands.bias is not None:
         rules.expect_dtype(FIELDS.bias, operands.bias, jnp.int32)
         _check_bias(rules, operands.bias, filter)
-    if operands.input_zero_point is not None:
-        rules.expect_dtype(FIELDS.input_zero_point, operands.input_zero_point, operands.input.dtype)
-        _check_single(rules, FIELDS.input_zero_point, operands.input_zero_point)
-    if operands.output_zero_point is not None:
-        rules.expect_dtype(FIELDS.output_zero_point, operands.output_zero_point, output_dtype)
-        _check_single(rules, FIELDS.output_zero_point, operands.output_zero_point)
-    for name in ("input_scale", "filter_scale", "output_scale"):
-        field, scale = getattr(FIELDS, name), getattr(operands, name)
-        if scale is not None:
-            rules.expect_dtype(field, scale, jnp.float32)
-            if name == "filter_scale":
-                _check_per_channel(rules, field, scale, filter.outputs)
-            else:
-                _check_single(rules, field, scale)
+    for name, dtype in (
+        ("input_zero_point", operands.input.dtype),
+        ("output_zero_point", output_dtype),
+        ("input_scale", jnp.float32),
+        ("filter_scale", jnp.float32),
+        ("output_scale", jnp.float32),
+    ):
+        field, aval = getattr(FIELDS, name), getattr(operands, name)
+        if aval is None:
+            continue
+        rules.expect_dtype(field, aval, dtype)
+        if name == "filter_scale":
+            _check_per_channel(rules, field, aval, filter.outputs)
+        else:
+            _check_single(rules, field, aval)
 
 
 def _check_bias(rules: Rules, bias: Aval, filter: FilterShape) -> None:
@@ -372,20 +343,20 @@ def _output_size(
     return jax.core.max_dim(fitting, 0)  # as `lax` does
 
 
-def output_partition(plan: ConvolutionPlan, operands: Convolution) -> tuple[Any, ...]:
+def output_partition(plan: ConvolutionPlan, operands: Operands) -> compat.Partition:
     """The output is split over a mesh as the input's batch and the filter's outputs are."""
     axes: list[Any] = [None] * len(plan.output.shape)
     batch_axis, channel_axis = plan.options.output_layout[:2]
     axes[batch_axis] = compat.partition(operands.input)[plan.options.input_layout[0]]
-    outputs = _output_partition_of_filter(plan, operands.filter)
+    outputs = _partition_of_outputs(plan, operands.filter)
     if not set(compat.mesh_axes(outputs)) & set(compat.mesh_axes(axes[batch_axis])):
         axes[channel_axis] = outputs
     return tuple(axes)
 
 
-def _output_partition_of_filter(plan: ConvolutionPlan, filter: Any) -> Any:
+def _partition_of_outputs(plan: ConvolutionPlan, filter: Array | Prepared) -> Any:
     """The mesh axes that split the output channels."""
-    if hasattr(filter, "packed"):
+    if isinstance(filter, Prepared):
         return compat.partition(filter.packed)[0] if plan.filter.packing == "rows" else None
     return compat.partition(filter)[plan.filter.specification[0]]
 

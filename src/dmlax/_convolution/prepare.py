@@ -1,33 +1,29 @@
 """Prepares a filter once: packed for every lowering, with its sums."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from dmlax._convolution.plan import (
-    Convolution,
     ConvolutionPlan,
     FilterShape,
+    Operands,
     check_filter_zero_point,
     filter_shape,
 )
 from dmlax._convolution.prepared_filter import PreparedFilter
-from dmlax._core import compat, dispatch
+from dmlax._core import prepared_weights, tuning
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, rebase_of, round_up_to_word, to_int8
-from dmlax._core.host_arrays import is_concrete, is_on_host
 from dmlax._core.keywords import name_right_keywords
-from dmlax._core.panels import PACKINGS, PANEL_WIDTH, Packing, pack_panels, unpack_panels
-from dmlax._core.prepared_weights import Prepared, constants
+from dmlax._core.panels import PACKINGS, PANEL_WIDTH, Packing
+from dmlax._core.prepared_weights import Packer, Prepared
 from dmlax._cpu import library
 
 _RULES = Rules("prepare_filter")
-_FEW_ROWS = 16  # of a group: with fewer, `choose_path` of convolution.cc takes planes
-_WHEN = "packed whenever the program runs; outside of one, once, and on the host by NumPy"
 
 
 @name_right_keywords
@@ -37,7 +33,7 @@ def prepare_filter(
     *,
     filter_zero_point: ArrayLike | None = None,
     group_count: int = 1,
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
     packing: Literal["auto", "panels", "rows"] = "rows",
 ) -> PreparedFilter:
     """Packs a convolution's filter and sums its rows, once for many calls.
@@ -50,13 +46,13 @@ def prepare_filter(
       group_count: groups, a static integer that divides K.
       dimension_numbers: as for the convolution; only the filter's matters here. Default channels
         first: OIHW for rank 4, OIW for rank 3.
-      packing: the order of the bytes. "rows", the default: a row for each output channel, which
+      packing: the order of the bytes. "rows", the default: a row per output channel, which
         every implementation and device reads as it is. "panels": as `native_cpu` multiplies them
         where channels are last, on x86 with AVX-512 VNNI or AMX, so that a call packs nothing;
         others unpack them in every call. "auto": panels where this machine reads them, else rows.
 
     Returns:
-      A `PreparedFilter`, a pytree: use it as `filter`, and leave out the options given here.
+      A `PreparedFilter`, a pytree: use it as `filter`, and leave out the options of this call.
 
     Raises:
       SpecError: code `data_type`, `dimension_count` or `sizes` (FilterTensor,
@@ -80,12 +76,7 @@ def prepare_filter(
     _RULES.expect_choice("packing", packing, PACKINGS)
     shape = shape._replace(packing=_choose_packing(shape) if packing == "auto" else packing)
     zero_point = to_filter_zero_point(_RULES, shape, filter_zero_point)
-    if is_concrete(zero_point) and not np.any(zero_point):
-        zero_point = None
-    if is_on_host(array) and (zero_point is None or is_on_host(zero_point)):
-        packed = pack(shape, *jax.tree.map(np.asarray, (array, zero_point)))
-        return PreparedFilter(jax.device_put(jax.tree.map(np.array, packed)), shape)
-    return PreparedFilter(_pack(shape, array, zero_point), shape)
+    return PreparedFilter(PACKER.prepare(shape, array, zero_point), shape)
 
 
 def _choose_packing(shape: FilterShape) -> Packing:
@@ -97,13 +88,13 @@ def _choose_packing(shape: FilterShape) -> Packing:
     input_layout, _, output_layout = shape.layouts
     last = len(input_layout) - 1
     rows = shape.outputs // shape.group_count
-    dense = shape.channels > 1 and (shape.group_count == 1 or rows >= _FEW_ROWS)
+    dense = shape.channels > 1 and (shape.group_count == 1 or rows >= tuning.FEWEST_PANEL_ROWS)
     repaid = shape.taps > 1 and shape.channels % PANEL_WIDTH == 0
     good = dense and (input_layout[1] == output_layout[1] == last or repaid)
     return "panels" if good and library.reads_panels() else "rows"
 
 
-def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array | np.ndarray | None:
+def to_filter_zero_point(rules: Rules, shape: FilterShape, value: ArrayLike | None) -> Array | None:
     """Converts and checks a filter's zero point.
 
     A constant 0 is dropped: to subtract it would take the sum of every window.
@@ -114,61 +105,23 @@ def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array 
     return None if constant and not np.any(value) else zero_point
 
 
-def to_rows(shape: FilterShape, filter: Any) -> Any:
-    """Returns an output channel's taps as an int8 row, each tap's channels together."""
+def to_rows(shape: FilterShape, filter: Array) -> Array:
+    """Returns an output channel's taps as an int8 row, the channels of a tap together."""
     output, channels, *spatial = shape.specification
-    return to_int8(filter.transpose(output, *spatial, channels).reshape(shape.outputs, -1))
+    rows: Array = to_int8(filter.transpose(output, *spatial, channels).reshape(shape.outputs, -1))
+    return rows
 
 
-def pack(shape: FilterShape, filter: Any, zero_point: Any) -> Prepared:
-    """Packs a filter, of NumPy or JAX: rows of taps, each tap's channels together, or panels."""
-    packed = to_rows(shape, filter)
-    sums = packed.sum(axis=1, dtype=np.int32)
-    if shape.packing == "panels":
-        packed = pack_panels(shape.panels, packed)
-    return Prepared(packed, sums, None if zero_point is None else as_parameter(zero_point))
-
-
-def pack_constant(shape: FilterShape, filter: Any, zero_point: Array | None) -> Prepared:
-    """Packs a filter that a program holds: to fold the sums of its rows takes XLA seconds."""
-    packed = constants(pack(shape, np.asarray(filter), None))
-    return packed._replace(zero_point=None if zero_point is None else as_parameter(zero_point))
-
-
-class Preparation(NamedTuple):
-    """A filter that a program packs, which `explain` finds there."""
-
-    shape: FilterShape
-
-    def __repr__(self) -> str:
-        return f"prepare_filter({self.shape})"
-
-    def explain(self) -> dispatch.Explanation:
-        """Plain XLA everywhere."""
-        choices = (dispatch.Choice(platform, "xla", {}) for platform in dispatch.PLATFORMS)
-        return dispatch.Explanation("prepare_filter", str(self.shape), tuple(choices), (_WHEN,))
-
-
-def _pack_in_program(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
-    return compat.label(pack(shape, filter, zero_point), Preparation(shape))
-
-
-_pack_in_program.__name__ = "prepare_filter"  # as jaxprs and profiles show it
-_pack = jax.jit(_pack_in_program, static_argnums=0)
-
-
-def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
+def as_prepared(plan: ConvolutionPlan, operands: Operands) -> Prepared:
     """Returns the call's filter in rows, prepared beforehand or now."""
     filter = operands.filter
     if isinstance(filter, Prepared):
-        if plan.filter.packing == "rows":
-            return filter
-        return filter._replace(packed=unpack_panels(plan.filter.panels, filter.packed))
-    return pack(plan.filter, operands.filter, operands.filter_zero_point)
+        return prepared_weights.as_rows(plan.filter, filter)
+    return PACKER.pack(plan.filter, filter, operands.filter_zero_point)
 
 
 def pad_channels(
-    plan: ConvolutionPlan, operands: Convolution, x: Array, filter: Prepared
+    plan: ConvolutionPlan, operands: Operands, x: Array, filter: Prepared
 ) -> tuple[Array, Prepared]:
     """Pads a group's channels to a multiple of 4, which adds nothing to any output.
 
@@ -187,7 +140,7 @@ def pad_channels(
     return x, filter._replace(packed=packed)
 
 
-def real_values(plan: ConvolutionPlan, operands: Convolution) -> Array:
+def real_values(plan: ConvolutionPlan, operands: Operands) -> Array:
     """The filter less its zero point, as int32 in O, I, spatial order."""
     filter = as_prepared(plan, operands)
     values = filter.packed.astype(jnp.int32) - zero_of(plan.filter, filter).reshape(-1, 1)
@@ -208,3 +161,6 @@ def as_parameter(x: Array) -> Array:
 def as_int32(parameter: Array | None) -> Array:
     """Converts a zero point or bias to int32; an absent one is 0."""
     return jnp.int32(0) if parameter is None else as_parameter(parameter).astype(jnp.int32)
+
+
+PACKER = Packer("prepare_filter", to_rows, as_parameter)

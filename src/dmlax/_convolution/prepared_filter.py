@@ -38,7 +38,7 @@ class PreparedFilter(prepared_weights.PreparedWeights[FilterShape]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The filter's shape, in its own layout."""
+        """The filter's shape, in its layout."""
         return self.weights.filter.shape
 
     @property
@@ -67,14 +67,15 @@ class PreparedFilter(prepared_weights.PreparedWeights[FilterShape]):
         return filter
 
     @staticmethod
-    def unpack_rows(weights: FilterShape, packed: Any) -> Any:
+    def unpack_rows(weights: FilterShape, packed: Array) -> Array:
         """The inverse of packing."""
         if weights.packing == "panels":
             packed = unpack_panels(weights.panels, packed)
         rows = packed.reshape(weights.outputs, *weights.kernel, weights.channels)
         output, channels, *spatial = weights.specification
         filter = rows.transpose(inverse((output, *spatial, channels)))
-        return from_int8(filter, weights.filter.dtype)
+        unpacked: Array = from_int8(filter, weights.filter.dtype)
+        return unpacked
 
     @staticmethod
     @functools.lru_cache(maxsize=4096)

@@ -4,11 +4,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, epilogue
-from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
+from dmlax._convolution.plan import ConvolutionPlan, Operands, inverse
 from dmlax._convolution.prepare import as_int32, real_values
 
 
-def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
+def run(plan: ConvolutionPlan, operands: Operands) -> Array:
     """`lax.conv_general_dilated` on int32 less the zero points, then bias and requantization."""
     options = plan.options
     x = operands.input.astype(jnp.int32) - as_int32(operands.input_zero_point)

@@ -2,12 +2,14 @@
 
 On a TPU it is an int8 convolution: that takes windows as they are, and other backends lack it.
 Integer sums are unique, so the operands are re-based to int8, padded with the input's zero point,
-multiplied as they are, and the zero points' terms are added back (`_Terms`).
+and multiplied as they are. The zero points' terms are added to the sums (`_Rebased`).
 """
 
 import functools
 import math
+import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -16,47 +18,33 @@ from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.merged_groups import merge_groups
-from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import (
-    as_int32,
-    as_prepared,
-    pad_channels,
-    zero_of,
-)
-from dmlax._core import compat, windows
+from dmlax._convolution.plan import ConvolutionPlan, Operands
+from dmlax._convolution.prepare import as_int32, as_prepared, pad_channels, zero_of
+from dmlax._core import byte_packing, compat, tuning, windows
 from dmlax._core.arguments import decide, is_static, structs
-from dmlax._core.byte_packing import (
-    pack_int8,
-    pad_end,
-    rebase_of,
-    repeat_byte,
-    to_int8,
-    unpack_int8,
-)
+from dmlax._core.byte_packing import pad_end, rebase_of
+from dmlax._core.layouts import from_order, has_channels_last, to_order
 from dmlax._core.prepared_weights import Prepared
 
-# Output pixels of a matrix product on a CPU: so many images' im2col windows stay in the caches.
-_COLUMNS = 512
-# CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
+# CUDA's int8 product is wrong for lengths that 4 does not divide; it loads 16 bytes.
 _CONTRACTION = 16
 _INT32_MAX = 2**31 - 1
 _MOST_WORDS = 2**31  # of a padded image, so that int32 addresses them
 
 
-def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
+def run(plan: ConvolutionPlan, operands: Operands) -> Array:
     """Depthwise by shifted products, all else by matrix products, or on a TPU convolutions."""
     if plan.filter.channels == 1:
         return _depthwise(plan, operands)
-    output: Array = compat.choose(
-        operands,
-        structs(plan.output),
+    functions = compat.Alternatives(
         functools.partial(_by_platform, plan, _images_at_once(plan)),
         partitioned=functools.partial(_partitioned, plan),
     )
+    output: Array = compat.choose(functions, structs(plan.output), operands)
     return output
 
 
-def _partitioned(plan: ConvolutionPlan, operands: Convolution) -> Array:
+def _partitioned(plan: ConvolutionPlan, operands: Operands) -> Array:
     """Takes the whole batch, parts of which would be gathered, and all channels of its windows."""
     if plan.filter.group_count == 1:
         input = compat.gather_axis(operands.input, plan.options.input_layout[1])
@@ -64,98 +52,97 @@ def _partitioned(plan: ConvolutionPlan, operands: Convolution) -> Array:
     return _by_platform(plan, plan.batch, operands)
 
 
-def _by_platform(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
-    own = {
+def _by_platform(plan: ConvolutionPlan, images: int, operands: Operands) -> Array:
+    functions = {
         "cpu": functools.partial(_in_parts, plan, images),
         "tpu": functools.partial(_direct, plan),
     }
     words = functools.partial(_by_words, plan)
-    return compat.by_platform(operands, structs(plan.output), words, own)
+    return compat.by_platform(operands, structs(plan.output), words, functions)
 
 
-class _Layout(NamedTuple):
-    """Channels first or last, whichever the input is nearer to."""
+@dataclass(frozen=True)
+class _Rebased:
+    """A convolution of int8, whose `sum(x * w)` lacks `offset - filter_zero * sum(x)`.
 
+    Channels are first or last, whichever needs fewer transposes.
+    """
+
+    plan: ConvolutionPlan
+    operands: Operands
+    filter: Prepared
     last: bool
-    spatial: int
+    input_zero: Array  # int8 (), the value of padding
+    filter_zero: Array | None  # int32 () or (K,); None: zero
+    offset: Array  # int32 (K,)
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The transposition from N, C, spatial."""
-        axes = tuple(range(2, self.spatial + 2))
-        return (0, *axes, 1) if self.last else (0, 1, *axes)
+    @classmethod
+    def of(
+        cls,
+        plan: ConvolutionPlan,
+        operands: Operands,
+        filter: Prepared | None = None,
+        last: bool = False,
+    ) -> "_Rebased":
+        """Re-bases a plan's operands, or those of a filter that replaces them."""
+        filter = filter or as_prepared(plan, operands)
+        input_zero = as_int32(operands.input_zero_point) - rebase_of(plan.input.dtype)
+        filter_zero = None
+        offset = as_int32(operands.bias) - input_zero * filter.sums
+        if filter.zero_point is not None or rebase_of(plan.filter.filter.dtype):
+            filter_zero = zero_of(plan.filter, filter)
+            offset += filter.packed.shape[1] * input_zero * filter_zero
+        last = last or has_channels_last(plan.options.input_layout)
+        zero = input_zero.astype(jnp.int8)
+        return cls(plan, operands, filter, last, zero, filter_zero, offset)
 
     @property
     def channel(self) -> tuple[int, ...]:
         """Reshapes (K,) to broadcast along the channels of a batch."""
-        ones = (1,) * self.spatial
+        ones = (1,) * len(self.plan.output_sizes)
         return (1, *ones, -1) if self.last else (1, -1, *ones)
 
-    def pixels(self, slices: tuple[slice, ...]) -> tuple[slice, ...]:
-        """Indices of the given pixels of every image and channel."""
-        every = slice(None)
-        return (every, *slices, every) if self.last else (every, every, *slices)
+    def pad(self, x: Array, zero: Array) -> Array:
+        """Pads an input with pixels that hold the zero point."""
+        padding = [(start, end, 0) for start, end in self.plan.options.padding]
+        edges = [(0, 0, 0), *padding, (0, 0, 0)] if self.last else [(0, 0, 0)] * 2 + padding
+        return lax.pad(x, zero, edges)
+
+    def padded_input(self) -> Array:
+        """The input as int8 in the layout, padded with the zero point."""
+        x = to_order(self.operands.input, self.plan.options.input_layout, self.last)
+        return self.pad(byte_packing.to_int8(x), self.input_zero)
+
+    def finisher(self, channel: tuple[int, ...]) -> Callable[[Array], Array]:
+        """Returns sums -> output; `channel` reshapes (K,) to broadcast along the channels."""
+        offset = self.offset.reshape(channel)
+        requantize = epilogue(self.plan, self.operands, channel)
+        return lambda sums: requantize(sums + offset)
+
+    def to_output_layout(self, output: Array) -> Array:
+        """Transposes to the plan's layout."""
+        return from_order(output, self.plan.options.output_layout, self.last)
 
 
-class _Terms(NamedTuple):
-    """The terms that `sum(x * w)` of re-based values lacks: `offset - filter_zero * sum(x)`."""
-
-    input_zero: Array  # int8 (): also what padding holds
-    filter_zero: Array | None  # int32 () or (K,); None: zero
-    offset: Array  # int32 (K,)
-
-
-def _layout(plan: ConvolutionPlan, last: bool = False) -> _Layout:
-    spatial = len(plan.output_sizes)
-    return _Layout(last or plan.options.input_layout[1] == spatial + 1, spatial)
-
-
-def _terms(plan: ConvolutionPlan, operands: Convolution, filter: Prepared) -> _Terms:
-    input_zero = as_int32(operands.input_zero_point) - rebase_of(plan.input.dtype)
-    filter_zero = None
-    if filter.zero_point is not None or rebase_of(plan.filter.filter.dtype):
-        filter_zero = zero_of(plan.filter, filter)
-    offset = as_int32(operands.bias) - input_zero * filter.sums
-    if filter_zero is not None:
-        offset += filter.packed.shape[1] * input_zero * filter_zero
-    return _Terms(input_zero.astype(jnp.int8), filter_zero, offset)
-
-
-def _in_layout(plan: ConvolutionPlan, layout: _Layout, input: Array) -> Array:
-    return jnp.transpose(input, [plan.options.input_layout[axis] for axis in layout.order])
-
-
-def _pad(plan: ConvolutionPlan, layout: _Layout, x: Array, input_zero: Array) -> Array:
-    """Pads an input with pixels that hold the zero point."""
-    padding = [(start, end, 0) for start, end in plan.options.padding]
-    edges = [(0, 0, 0), *padding, (0, 0, 0)] if layout.last else [(0, 0, 0)] * 2 + padding
-    return lax.pad(x, input_zero, edges)
-
-
-def _pad_input(
-    plan: ConvolutionPlan, operands: Convolution, layout: _Layout, input_zero: Array
-) -> Array:
-    """Converts to int8 in the layout, and pads with the zero point."""
-    return _pad(plan, layout, to_int8(_in_layout(plan, layout, operands.input)), input_zero)
-
-
-def _tap_inputs(plan: ConvolutionPlan, layout: _Layout, x: Array) -> list[Array]:
-    """The pixels that each tap of the kernel multiplies, each of the output's size."""
-    sizes, strides, dilations = plan.output_sizes, plan.options.strides, plan.options.dilations
+def _tap_inputs(plan: ConvolutionPlan, x: Array, last: bool) -> list[Array]:
+    """The pixels that every tap of the kernel multiplies, of the output's size."""
+    sizes, options, all_taps = plan.output_sizes, plan.options, windows.taps(plan.filter.kernel)
     if not is_static(sizes):
-        return [_tap_input(plan, layout, x, tap) for tap in windows.taps(plan.filter.kernel)]
+        return [_tap_input(plan, x, last, tap) for tap in all_taps]
+    edge = (slice(None),)
+    before, after = (edge, edge) if last else (2 * edge, ())
     return [
-        x[layout.pixels(windows.tap_slices(tap, sizes, strides, dilations))]
-        for tap in windows.taps(plan.filter.kernel)
+        x[(*before, *windows.tap_slices(tap, sizes, options.strides, options.dilations), *after)]
+        for tap in all_taps
     ]
 
 
-def _tap_input(plan: ConvolutionPlan, layout: _Layout, x: Array, tap: tuple[int, ...]) -> Array:
+def _tap_input(plan: ConvolutionPlan, x: Array, last: bool, tap: tuple[int, ...]) -> Array:
     """One tap's pixels of an image whose size is symbolic."""
-    first = 1 if layout.last else 2
-    for axis, count in enumerate(plan.output_sizes):
-        start = tap[axis] * plan.options.dilations[axis]
-        x = _every(x, start, count, plan.options.strides[axis], first + axis)
+    for axis, count in enumerate(plan.output_sizes, 1 if last else 2):
+        index = axis - (1 if last else 2)
+        start = tap[index] * plan.options.dilations[index]
+        x = _every(x, start, count, plan.options.strides[index], axis)
     return x
 
 
@@ -174,70 +161,58 @@ def _every(x: Array, start: int, count: int, stride: int, axis: int) -> Array:
     return jnp.take(x, addresses, axis, mode="clip")
 
 
-def _in_output_layout(plan: ConvolutionPlan, layout: _Layout, output: Array) -> Array:
-    order = layout.order
-    return jnp.transpose(
-        output, [order.index(axis) for axis in inverse(plan.options.output_layout)]
-    )
-
-
-def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
+def _depthwise(plan: ConvolutionPlan, operands: Operands) -> Array:
     """One input channel a group: a product and a sum a tap, all in one pass."""
-    layout, filter = _layout(plan), as_prepared(plan, operands)
-    terms = _terms(plan, operands, filter)
-    multiplier = plan.filter.outputs // plan.filter.group_count
-    x = _pad_input(plan, operands, layout, terms.input_zero)
-    weights = filter.packed.astype(jnp.int32)
-    if terms.filter_zero is not None:
-        weights -= terms.filter_zero.reshape(-1, 1)
-    channel_axis = -1 if layout.last else 1
-    accumulator = as_channel(terms.offset, layout.channel)
-    for tap, pixels in enumerate(_tap_inputs(plan, layout, x)):
-        pixels = jnp.repeat(pixels, multiplier, channel_axis) if multiplier > 1 else pixels
-        accumulator += pixels.astype(jnp.int32) * weights[:, tap].reshape(layout.channel)
-    output = epilogue(plan, operands, layout.channel)(accumulator)
-    return _in_output_layout(plan, layout, output)
+    call = _Rebased.of(plan, operands)
+    repeats, axis = plan.filter.outputs // plan.filter.group_count, -1 if call.last else 1
+    weights = call.filter.packed.astype(jnp.int32)
+    if call.filter_zero is not None:
+        weights -= call.filter_zero.reshape(-1, 1)
+
+    def multiply(tap: int, pixels: Array) -> Array:
+        pixels = jnp.repeat(pixels, repeats, axis) if repeats > 1 else pixels
+        return pixels.astype(jnp.int32) * weights[:, tap].reshape(call.channel)
+
+    taps = enumerate(_tap_inputs(plan, call.padded_input(), call.last))
+    sums = functools.reduce(operator.add, (multiply(tap, pixels) for tap, pixels in taps))
+    return call.to_output_layout(call.finisher(call.channel)(sums))
 
 
-def _direct(plan: ConvolutionPlan, operands: Convolution) -> Array:
+def _direct(plan: ConvolutionPlan, operands: Operands) -> Array:
     """One convolution: im2col is many times the input, in memory and in compile time."""
-    layout, filter = _layout(plan), as_prepared(plan, operands)
-    terms = _terms(plan, operands, filter)
-    x = _pad_input(plan, operands, layout, terms.input_zero)
-    accumulator = _convolution(plan, layout, x, filter.packed)
-    if terms.filter_zero is not None:
-        zero = as_channel(terms.filter_zero, layout.channel)
-        accumulator -= _window_sums(plan, layout, x) * zero
-    accumulator += as_channel(terms.offset, layout.channel)
-    output = epilogue(plan, operands, layout.channel)(accumulator)
-    return _in_output_layout(plan, layout, output)
+    call = _Rebased.of(plan, operands)
+    x = call.padded_input()
+    sums = _convolution(call, x, call.filter.packed)
+    if call.filter_zero is not None:
+        sums -= _window_sums(call, x) * as_channel(call.filter_zero, call.channel)
+    return call.to_output_layout(call.finisher(call.channel)(sums))
 
 
-def _convolution(plan: ConvolutionPlan, layout: _Layout, x: Array, packed: Array) -> Array:
+def _convolution(call: _Rebased, x: Array, packed: Array) -> Array:
     """int32 sums of products of a padded input."""
-    filter = packed.reshape(-1, *plan.filter.kernel, plan.filter.channels)
-    axes = tuple(range(1, layout.spatial + 1))
-    image = (0, layout.spatial + 1, *axes) if layout.last else tuple(range(layout.spatial + 2))
+    plan, rank = call.plan, x.ndim
+    axes = tuple(range(1, rank - 1))
+    image = (0, rank - 1, *axes) if call.last else tuple(range(rank))
     return lax.conv_general_dilated(
         x,
-        filter,
+        packed.reshape(-1, *plan.filter.kernel, plan.filter.channels),
         plan.options.strides,
         "VALID",
         rhs_dilation=plan.options.dilations,
-        dimension_numbers=lax.ConvDimensionNumbers(image, (0, layout.spatial + 1, *axes), image),
+        dimension_numbers=lax.ConvDimensionNumbers(image, (0, rank - 1, *axes), image),
         feature_group_count=plan.filter.group_count,
         preferred_element_type=jnp.int32,
     )
 
 
-def _window_sums(plan: ConvolutionPlan, layout: _Layout, x: Array) -> Array:
-    """int32 sums of a padded input's windows, for each group, to broadcast along the channels.
+def _window_sums(call: _Rebased, x: Array) -> Array:
+    """Sums of the input's windows, for every group, to broadcast along the channels.
 
     Products with 1, since the compiler makes a convolution of int32 from sums of int32.
     """
-    groups, axis = plan.filter.group_count, layout.spatial + 1 if layout.last else 1
-    sums = _convolution(plan, layout, x, jnp.ones((groups, plan.contraction), jnp.int8))
-    return jnp.repeat(sums, plan.filter.outputs // groups, axis) if groups > 1 else sums
+    groups, axis = call.plan.filter.group_count, x.ndim - 1 if call.last else 1
+    sums = _convolution(call, x, jnp.ones((groups, call.plan.contraction), jnp.int8))
+    return jnp.repeat(sums, call.plan.filter.outputs // groups, axis) if groups > 1 else sums
 
 
 class _Product(NamedTuple):
@@ -248,36 +223,27 @@ class _Product(NamedTuple):
     filter_zero: Array | None  # int32, to broadcast to (groups, K / groups)
     finish: Callable[[Array], Array]
 
-
-def _product(
-    plan: ConvolutionPlan,
-    operands: Convolution,
-    filter: Prepared,
-    terms: _Terms,
-    channel: tuple[int, ...],
-) -> _Product:
-    groups, outputs = plan.filter.group_count, plan.filter.outputs
-    zero = terms.filter_zero
-    if zero is not None:
-        zero = zero.reshape(groups, -1) if zero.ndim else zero.reshape(1, 1)
-    packed = filter.packed.reshape(groups, outputs // groups, filter.packed.shape[1])
-    offset, requantize = terms.offset.reshape(channel), epilogue(plan, operands, channel)
-    return _Product(plan, packed, zero, lambda accumulator: requantize(accumulator + offset))
+    @classmethod
+    def of(cls, call: _Rebased) -> "_Product":
+        """The product of a call; its rows are windows where channels are last, else its columns."""
+        groups, zero, packed = call.plan.filter.group_count, call.filter_zero, call.filter.packed
+        if zero is not None:
+            zero = zero.reshape(groups, -1) if zero.ndim else zero.reshape(1, 1)
+        packed = packed.reshape(groups, packed.shape[0] // groups, packed.shape[1])
+        return cls(call.plan, packed, zero, call.finisher((1, -1) if call.last else (-1, 1)))
 
 
-def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
+def _in_parts(plan: ConvolutionPlan, images: int, operands: Operands) -> Array:
     """Convolves some images at a time: im2col, a matrix product, the epilogue."""
-    layout, filter = _layout(plan), as_prepared(plan, operands)
-    terms = _terms(plan, operands, filter)
-    x = _pad_input(plan, operands, layout, terms.input_zero)
-    product = _product(plan, operands, filter, terms, (1, -1) if layout.last else (-1, 1))
-    convolve = functools.partial(_convolve_last if layout.last else _convolve_first, product)
+    call = _Rebased.of(plan, operands)
+    x, product = call.padded_input(), _Product.of(call)
+    convolve = functools.partial(_convolve_last if call.last else _convolve_first, product)
     if images == plan.batch:
         output = convolve(x)
     else:
         output = lax.map(convolve, x.reshape(plan.batch // images, images, *x.shape[1:]))
         output = output.reshape(plan.batch, *output.shape[2:])
-    return _in_output_layout(plan, layout, output)
+    return call.to_output_layout(output)
 
 
 def _images_at_once(plan: ConvolutionPlan) -> int:
@@ -285,7 +251,7 @@ def _images_at_once(plan: ConvolutionPlan) -> int:
     if not plan.input.is_static:
         return plan.batch
     pixels = max(math.prod(plan.output_sizes), 1)
-    most = max(_COLUMNS // pixels, 1)
+    most = max(tuning.PRODUCT_COLUMNS // pixels, 1)
     parts = (n for n in range(1, min(most, plan.batch) + 1) if plan.batch % n == 0)
     return max(parts, default=plan.batch)
 
@@ -333,21 +299,21 @@ def _join_axes(plan: ConvolutionPlan, x: Array) -> Array:
 
 def _convolve_last(product: _Product, x: Array) -> Array:
     """(n, spatial, C) -> (n, output, K): the windows times the filter, a window a row."""
-    return _multiply_joined(product, x, functools.partial(_multiply_rows, product))
 
+    def multiply(rows: Array) -> Array:
+        return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
 
-def _multiply_rows(product: _Product, rows: Array) -> Array:
-    return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
+    return _multiply_joined(product, x, multiply)
 
 
 def _multiply_joined(product: _Product, x: Array, multiply: Callable[[Array], Array]) -> Array:
     """(n, spatial, C) -> (n, output, K), by im2col, tap by tap.
 
-    `multiply` is given (groups, n * output, taps * C / groups) and returns (n * output, K).
+    `multiply` takes (groups, n * output, taps * C / groups) and returns (n * output, K).
     """
     plan = product.plan
     groups, channels = plan.filter.group_count, x.shape[-1] // plan.filter.group_count
-    taps = _tap_inputs(plan, _layout(plan, last=True), x)
+    taps = _tap_inputs(plan, x, last=True)
     taps = [tap.reshape(*tap.shape[:-1], groups, channels) for tap in taps]
     rows = jnp.concatenate(taps, -1)
     if not is_static(plan.output_sizes):
@@ -365,21 +331,20 @@ def _finish_rows(product: _Product, rows: Array, accumulator: Array) -> Array:
     return product.finish(accumulator)
 
 
-def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
+def _by_words(plan: ConvolutionPlan, operands: Operands) -> Array:
     """Channels last and four at a time, which a GPU moves as fast as one: windows in rows."""
-    layout = _layout(plan, last=True)
-    x = _in_layout(plan, layout, operands.input)
+    x = to_order(operands.input, plan.options.input_layout, last=True)
     x, filter = pad_channels(plan, operands, x, as_prepared(plan, operands))
     plan, filter = merge_groups(plan, filter)
-    terms = _terms(plan, operands, filter)
-    x = _pad(plan, layout, pack_int8(x), repeat_byte(terms.input_zero))
-    product = _product(plan, operands, filter, terms, (1, -1))
+    call = _Rebased.of(plan, operands, filter, last=True)
+    x = call.pad(byte_packing.pack_int8(x), byte_packing.repeat_byte(call.input_zero))
+    product = _Product.of(call)
     packed = _pad_last_to(product.packed, _CONTRACTION)
 
     def multiply(words: Array) -> Array:
-        rows = unpack_int8(_pad_last_to(words, _CONTRACTION // 4))
+        rows = byte_packing.unpack_int8(_pad_last_to(words, _CONTRACTION // 4))
         products = _multiply(rows, packed, contract=2)
-        # CUDA's short products lose a constant that is added to each of them, if they see it.
+        # CUDA's short products lose a constant that is added to them, if they see it.
         return _finish_rows(product, rows, lax.optimization_barrier(products))
 
     image = x.shape[1:]
@@ -388,7 +353,7 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
         output = output.reshape(-1, *plan.output_sizes, plan.filter.outputs)
     else:
         output = _multiply_joined(product, x, multiply)
-    return _in_output_layout(plan, layout, output)
+    return call.to_output_layout(output)
 
 
 def _gather_taps(plan: ConvolutionPlan, x: Array) -> Array:
@@ -408,12 +373,12 @@ def _gather_taps(plan: ConvolutionPlan, x: Array) -> Array:
 
 def _addresses(shape: tuple[int, ...], counts: tuple[int, ...], steps: tuple[int, ...]) -> Array:
     """The addresses of pixels, `steps` apart, row by row in an image of (n, spatial, words)."""
-    found = jnp.zeros((1,), jnp.int32)
+    addresses = jnp.zeros((1,), jnp.int32)
     for axis, (count, step) in enumerate(zip(counts, steps, strict=True)):
         pitch = step * math.prod(shape[axis + 2 :]) if count > 1 else 0  # a step may be any number
         steps_along = pitch * lax.broadcasted_iota(jnp.int32, (1, count), 1)
-        found = (found[:, None] + steps_along).reshape(-1)
-    return found
+        addresses = (addresses[:, None] + steps_along).reshape(-1)
+    return addresses
 
 
 def _pad_last_to(x: Array, multiple: int) -> Array:

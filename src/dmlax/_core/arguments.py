@@ -1,30 +1,37 @@
 """Converts arguments to arrays, and checks values that are known.
 
 A tensor keeps its dtype. A parameter, whose dtype the call fixes, takes that dtype if it is a
-number without a dtype of its own: a Python number, an array of NumPy's default types, which have
+number without a dtype: a Python number, an array of NumPy's default types, which have
 64 bits, or a weakly typed JAX array. NumPy arrays stay NumPy's, so that a plan sees their dtype and
-not the one that JAX would narrow it to.
+not the one that JAX would narrow it to; they are typed as the JAX arrays that a program makes of
+them.
 """
 
 import itertools
 import math
 import operator as python_operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 
 from dmlax._core import compat
 from dmlax.errors import Code, SpecError, UnsupportedError
 
 UINT = 2**32 - 1  # the largest integer of DirectML's fields
+ABSENT: Any = None  # the default of an operand that may be None
 MOST_DIMENSIONS = 8  # of a tensor of DirectML
 MOST_SIZE = 2**31 - 1  # pixels of a padded axis, which int32 counts
 MOST_ELEMENTS = 2**44  # of a tensor; XLA ends the process where int64 does not hold a product
 _UNTYPED = (np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64))  # NumPy's defaults
+
+
+T = TypeVar("T")  # of required operands: arrays, their avals, or names of their fields
+OptionalT = TypeVar("OptionalT")  # of operands that may be None
 
 
 class Aval(NamedTuple):
@@ -47,7 +54,7 @@ class Aval(NamedTuple):
         return is_static(self.shape)
 
 
-def is_static(sizes: Iterable[Any]) -> bool:
+def is_static(sizes: Iterable[int]) -> bool:
     """True for integers, False if a size is a symbolic dimension of `jax.export`."""
     return all(isinstance(size, int) for size in sizes)
 
@@ -60,7 +67,7 @@ def decide(comparison: Callable[[], bool], undecided: bool) -> bool:
         return undecided
 
 
-def are_same(size: Any, other: Any) -> bool:
+def are_same(size: int, other: int) -> bool:
     """True for equal sizes; symbolic ones that may differ are not."""
     return decide(lambda: size == other, False)
 
@@ -80,7 +87,7 @@ def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return missing >= 0 and all(are_same(size, 1) or are_same(size, to) for size, to in pairs)
 
 
-def structs(avals: Any) -> Any:
+def structs(avals: object) -> Any:
     """Converts a pytree of avals to `jax.ShapeDtypeStruct`."""
     return jax.tree.map(
         lambda aval: jax.ShapeDtypeStruct(aval.shape, aval.dtype),
@@ -103,13 +110,13 @@ class Rules(NamedTuple):
         if not holds:
             self.fail(code, field, message)
 
-    def expect_at_most(self, most: int, size: Any, field: str, message: str) -> None:
+    def expect_at_most(self, most: int, size: int, field: str, message: str) -> None:
         """Raises `UnsupportedError` if a valid call is too large; symbolic sizes may be."""
         if not decide(lambda: size <= most, True):
             text = f"{self.operator}: {field} {message}, expected at most {most}"
             raise UnsupportedError(text, "sizes", field)
 
-    def expect_dtype(self, field: str, aval: Aval, *allowed: Any) -> None:
+    def expect_dtype(self, field: str, aval: Aval, *allowed: DTypeLike) -> None:
         """Raises unless the tensor's dtype is one of `allowed`."""
         names = [jnp.dtype(dtype).name for dtype in allowed]
         listed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
@@ -121,40 +128,43 @@ class Rules(NamedTuple):
         wanted = f"is {aval}, expected rank {lowest} to {MOST_DIMENSIONS}"
         self.expect(holds, "dimension_count", field, wanted)
 
-    def expect_choice(self, field: str, value: Any, allowed: Sequence[str]) -> None:
+    def expect_choice(self, field: str, value: object, allowed: Sequence[str]) -> None:
         """Raises unless an option's value is one of `allowed`."""
         known = isinstance(value, str) and value in allowed
         self.expect(known, "option", field, f"is {value!r}, expected one of {', '.join(allowed)}")
 
     def choose_output_dtype(
-        self, asked: Any, zero_point: str, given: Any, default: Any, option: str = "output_dtype"
+        self,
+        asked: DTypeLike | None,
+        field: str,
+        zero_point: object,
+        default: DTypeLike,
+        option: str = "output_dtype",
     ) -> np.dtype:
         """Chooses int8 or uint8: as asked, else a strongly typed zero point's, else the default."""
-        dtype: np.dtype
-        own = strong_dtype(given)
-        if asked is None:
-            dtype = np.dtype(default) if own is None else own
-            field = "OutputTensor" if own is None else zero_point
+        strong = strong_dtype(zero_point)
+        if asked is None and strong is not None:
+            dtype, origin = strong, field
         else:
-            dtype, field = self._dtype(asked), "OutputTensor"
+            dtype, origin = self._dtype(default if asked is None else asked), "OutputTensor"
         wanted = f"has dtype {dtype.name}, expected int8 or uint8"
-        self.expect(dtype.name in ("int8", "uint8"), "data_type", field, wanted)
-        differs = f"has dtype {own}, expected {dtype.name}, the {option}"
-        self.expect(own is None or own == dtype, "data_type", zero_point, differs)
+        self.expect(dtype.name in ("int8", "uint8"), "data_type", origin, wanted)
+        differs = f"has dtype {strong}, expected {dtype.name}, the {option}"
+        self.expect(strong is None or strong == dtype, "data_type", field, differs)
         return dtype
 
-    def choose_float_dtype(self, asked: Any) -> np.dtype:
+    def choose_float_dtype(self, asked: DTypeLike | None) -> np.dtype:
         """Takes float32 or float16 as the dtype of the output."""
         wanted = "float32 or float16"
         dtype = self._dtype(asked, wanted)
-        found = f"has dtype {dtype.name}, expected {wanted}"
-        self.expect(dtype.name in ("float32", "float16"), "data_type", "OutputTensor", found)
+        is_float = dtype.name in ("float32", "float16")
+        message = f"has dtype {dtype.name}, expected {wanted}"
+        self.expect(is_float, "data_type", "OutputTensor", message)
         return dtype
 
-    def _dtype(self, asked: Any, wanted: str = "int8 or uint8") -> np.dtype:
+    def _dtype(self, asked: DTypeLike | None, wanted: str = "int8 or uint8") -> np.dtype:
         try:
-            dtype: np.dtype = np.dtype(asked)
-            return dtype
+            return np.dtype(asked)
         except TypeError:
             self.fail("data_type", "OutputTensor", f"has dtype {asked!r}, expected {wanted}")
 
@@ -170,18 +180,18 @@ class Rules(NamedTuple):
         self.expect(inside, "option", field, f"is {number}, expected {wanted}")
         return number
 
-    def to_array(self, field: str, value: Any) -> Array | np.ndarray:
+    def to_array(self, field: str, value: object) -> Array:
         """Takes a tensor, which must be an array already; the plan checks its dtype."""
         if isinstance(value, jax.Array):
             return value
         if isinstance(value, np.ndarray | np.generic):
-            return np.asarray(value, value.dtype.newbyteorder("="))
+            return cast(Array, np.asarray(value, value.dtype.newbyteorder("=")))
         if hasattr(value, "__jax_array__"):
             return self.to_array(field, value.__jax_array__())
         self.fail("data_type", field, f"is {_describe(value)}, expected an array")
 
-    def to_parameter(self, field: str, value: Any, dtype: Any) -> Array | np.ndarray | None:
-        """Converts a parameter to `dtype` if it has no dtype of its own, else keeps it."""
+    def to_parameter(self, field: str, value: Any, dtype: DTypeLike) -> Array | None:
+        """Converts a parameter without a dtype to `dtype`, and keeps any other."""
         if value is None:
             return None
         if isinstance(value, jax.Array):
@@ -193,9 +203,7 @@ class Rules(NamedTuple):
         array = self.to_array(field, value)
         return self._convert(field, array, np.dtype(dtype)) if array.dtype in _UNTYPED else array
 
-    def to_scale(
-        self, field: str, value: Any, dtype: Any, zero_remedy: str = ""
-    ) -> Array | np.ndarray:
+    def to_scale(self, field: str, value: Any, dtype: DTypeLike, zero_remedy: str = "") -> Array:
         """Converts a scale; a Python or NumPy one must be finite and nonzero after rounding."""
         array = self.to_parameter(field, value, dtype)
         if array is None:
@@ -204,32 +212,49 @@ class Rules(NamedTuple):
             self._check_scale(field, value, array, zero_remedy)
         return array
 
-    def _check_scale(self, field: str, value: Any, scale: np.ndarray, zero_remedy: str) -> None:
+    def to_parameters(
+        self, fields: NamedTuple, arguments: NamedTuple, dtypes: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Converts parameters: `..._scale` as scales, the others as `to_parameter` does.
+
+        Args:
+          fields: the names of fields, by keyword.
+          arguments: the values, by keyword.
+          dtypes: of the parameters to convert, by keyword.
+        """
+        return {
+            name: (self.to_scale if name.endswith("_scale") else self.to_parameter)(
+                getattr(fields, name), getattr(arguments, name), dtype
+            )
+            for name, dtype in dtypes.items()
+        }
+
+    def _check_scale(self, field: str, value: object, scale: np.ndarray, zero_remedy: str) -> None:
         bad = scale[~(np.isfinite(scale) & (scale != 0))]
         if bad.size:
-            found = f"is {value!r}" if scale.ndim == 0 else f"holds {bad[:1].tolist()}"
+            held = f"is {value!r}" if scale.ndim == 0 else f"holds {bad[:1].tolist()}"
             rule = f"expected finite nonzero values in {scale.dtype.name}"
             remedy = f"; {zero_remedy}" if zero_remedy and bad[0] == 0 else ""
-            self.fail("value", field, f"{found}, {rule}{remedy}")
+            self.fail("value", field, f"{held}, {rule}{remedy}")
 
-    def _convert(self, field: str, value: Any, dtype: np.dtype) -> np.ndarray:
+    def _convert(self, field: str, value: Any, dtype: np.dtype) -> Array:
         """Converts a number, or an array of 64-bit ones: floats round once, integers must fit."""
         if dtype.kind == "f":
-            return _round(value, dtype)
+            return cast(Array, _round(value, dtype))
         if isinstance(value, float):
             self.fail("data_type", field, f"is the float {value!r}, expected {dtype.name}")
         array = np.asarray(value)
         if array.dtype.kind == "f":
-            return array  # the plan refuses it
+            return cast(Array, array)  # the plan refuses it
         limits = np.iinfo(dtype)
         outside = array[(array < limits.min) | (array > limits.max)]
         if outside.size:
-            found = f"is {array}" if array.ndim == 0 else f"holds {outside[0]}"
+            held = f"is {array}" if array.ndim == 0 else f"holds {outside[0]}"
             rule = f"expected {dtype.name}, {limits.min} to {limits.max}"
-            self.fail("value", field, f"{found}, {rule}")
-        return array.astype(dtype)
+            self.fail("value", field, f"{held}, {rule}")
+        return cast(Array, array.astype(dtype))
 
-    def _strengthen(self, field: str, array: Array, dtype: Any) -> Array:
+    def _strengthen(self, field: str, array: Array, dtype: DTypeLike) -> Array:
         dtype = np.dtype(dtype)
         loses = jnp.issubdtype(array.dtype, jnp.floating) and not jnp.issubdtype(
             dtype, jnp.floating
@@ -238,7 +263,7 @@ class Rules(NamedTuple):
         return array.astype(dtype)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     """True for a Python number, and for NumPy's scalars that are one."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -254,7 +279,7 @@ def _round(value: Any, dtype: np.dtype) -> np.ndarray:
         return array.astype(dtype)
 
 
-def _describe(value: Any) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, jax.Array):
         return f"the traced or device array {aval_of(value)}"
     return (
@@ -268,7 +293,7 @@ def aval_of(array: Any) -> Aval:
     return Aval(dtype if isinstance(dtype, np.dtype) else np.dtype(object), tuple(array.shape))
 
 
-def narrow_float64(array: Array | np.ndarray) -> Array | np.ndarray:
+def narrow_float64(array: Array) -> Array:
     """Rounds NumPy's default floats to float32, as they are a tensor's only dtype to be rounded."""
     if not isinstance(array, np.ndarray) or array.dtype != np.float64:
         return array
@@ -276,7 +301,12 @@ def narrow_float64(array: Array | np.ndarray) -> Array | np.ndarray:
         return array.astype(np.float32)
 
 
-def expand_rank(array: Any, rank: int, scalars: bool = False) -> Any:
+def avals_of(operands: Iterable[Any]) -> list[Any]:
+    """The avals of operands, None for those that are None."""
+    return [None if operand is None else aval_of(operand) for operand in operands]
+
+
+def expand_rank(array: Array, rank: int, scalars: bool = False) -> Array:
     """Puts axes of size 1 first, as strict modes want equal ranks but of scalars.
 
     Kernels want equal ranks of `scalars`, too.
@@ -292,8 +322,8 @@ def effective_rank(sizes: tuple[int, ...]) -> int:
     return max(len(sizes) - leading, 1)
 
 
-def strong_dtype(value: Any) -> np.dtype | None:
-    """The dtype of an array that has one of its own; None for all else."""
+def strong_dtype(value: object) -> np.dtype | None:
+    """The dtype of a strongly typed array; None for all else."""
     if isinstance(value, jax.Array):
         return None if compat.is_weak(value) else aval_of(value).dtype
     if isinstance(value, np.ndarray | np.generic):
@@ -304,7 +334,7 @@ def strong_dtype(value: Any) -> np.dtype | None:
 def to_integers(
     rules: Rules, field: str, value: Any, count: int, default: int, low: int
 ) -> tuple[int, ...]:
-    """Converts to `count` static integers; one is meant for each, None is `default` for each."""
+    """Converts to `count` static integers; a single one, or `default` for None, is repeated."""
     if value is None:
         return (default,) * count
     if isinstance(value, int | np.integer) and not isinstance(value, bool):

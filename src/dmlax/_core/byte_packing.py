@@ -2,7 +2,6 @@
 
 import functools
 import operator
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,12 +13,12 @@ from dmlax._core.windows import replace_axes
 _SIGNS = np.int32(-0x7F7F7F80)  # 0x80 four times
 
 
-def to_int8(x: Any) -> Any:
+def to_int8(x: Array) -> Array:
     """Converts uint8 by subtracting 128, which flips one bit; int8 stays as it is."""
     return x if x.dtype == jnp.int8 else (x ^ np.uint8(128)).astype(np.int8)
 
 
-def from_int8(x: Any, dtype: np.dtype) -> Any:
+def from_int8(x: Array, dtype: np.dtype) -> Array:
     """The inverse of `to_int8`."""
     return x if dtype == jnp.int8 else x.astype(np.uint8) ^ np.uint8(128)
 

@@ -1,14 +1,15 @@
-"""Chooses which lowering runs; nothing else reads `implementation`."""
+"""Operators: their lowerings, and the choice between them."""
 
 import functools
 import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import jax
 import numpy as np
+from jax import Array
 
 from dmlax._core import compat
 from dmlax._core.arguments import MOST_ELEMENTS, Aval, Rules, structs
@@ -20,60 +21,119 @@ _SLOW = "reference"
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def no_reason(plan: Any, platform: str) -> str | None:
-    """The `why_not` of a lowering that every platform compiles rightly."""
+class Plan(Protocol):
+    """The part of a plan that dispatch reads; a plan is hashable and holds all that is static."""
+
+    @property
+    def input(self) -> Aval:
+        """The dtype and shape of the first operand."""
+
+    @property
+    def output(self) -> object:
+        """The dtypes and shapes of the results: an aval or a tuple of them."""
+
+    def notes(self) -> Sequence[str]:
+        """The lines that `explain` adds."""
+
+
+PlanT = TypeVar("PlanT", bound=Plan)
+OperandsT = TypeVar("OperandsT")  # an array or a NamedTuple of arrays
+OutputT = TypeVar("OutputT")
+
+
+def no_reason(plan: Plan, platform: str) -> str | None:
+    """The `why_not` of a lowering that works on every platform."""
     return None
 
 
 @dataclass(frozen=True)
-class Lowering:
+class Lowering(Generic[PlanT, OperandsT, OutputT]):
     """One way to compute an operator.
 
     Attributes:
-      name: what `implementation` calls it.
+      name: the value of `implementation` that selects it.
       run: computes the outputs from a plan and its operands.
-      why_not: for a plan and a platform, the sentence that says why it cannot run there, or None.
-      platforms: those that it is written for; for any other `why_not` has a sentence.
+      why_not: the sentence that says why it cannot run a plan on a platform, or None.
+      platforms: those that it is written for; `why_not` refuses any other.
     """
 
     name: str
-    run: Callable[[Any, Any], Any]
-    why_not: Callable[[Any, str], str | None] = no_reason
+    run: Callable[[PlanT, OperandsT], OutputT]
+    why_not: Callable[[PlanT, str], str | None] = no_reason
     platforms: tuple[str, ...] = PLATFORMS
 
 
 def kernel(
     name: str,
-    run: Callable[[Any, Any], Any],
-    why_not: Callable[[Any, str], str | None],
+    run: Callable[[PlanT, OperandsT], OutputT],
+    why_not: Callable[[PlanT, str], str | None],
     platform: str,
-) -> Lowering:
-    """The lowering to a kernel for one platform, whose program has every size."""
+) -> Lowering[PlanT, OperandsT, OutputT]:
+    """Makes the lowering to a kernel for one platform, which needs static shapes."""
 
-    def why_not_symbolic(plan: Any, platform: str) -> str | None:
-        if plan is not None and not plan.input.is_static:
+    def why_not_static(plan: PlanT, other: str) -> str | None:
+        if other == platform and not plan.input.is_static:
             return f"it needs static shapes, and InputTensor is {plan.input}"
-        return why_not(plan, platform)
+        return why_not(plan, other)
 
-    return Lowering(name, run, why_not_symbolic, (platform,))
+    return Lowering(name, run, why_not_static, (platform,))
 
 
-@dataclass(frozen=True)
-class Operator:
-    """An operator's lowerings: native ones, then `xla`, then `reference`.
+@dataclass(frozen=True, eq=False)
+class Operator(Generic[PlanT, OperandsT, OutputT]):
+    """An operator: `call(*plan(*arguments, **options))` computes it.
 
-    "auto" takes the first that can run. It takes a native one only where a program is for one
-    platform and one device and is not exported, else `xla`, and never `reference`.
+    Implementation "auto" takes the first lowering that can run. It takes a native one only where a
+    program is for one platform and one device and is not exported, else `xla`, and never
+    `reference`.
 
-    `tangent(plan, operands, tangents)` is the derivative; without it outputs are integers.
-    `partition(plan, operands)` says how outputs lie on a mesh whose axes are explicit; without it
-    JAX works it out.
+    Attributes:
+      name: the public function's.
+      plan: takes the public function's arguments without `implementation`; checks and converts
+        them, and returns the plan and the operands.
+      lowerings: native ones, then `xla`, then `reference`.
+      tangent: the derivative at a plan, operands and their tangents; outputs without one are
+        integers.
+      partition: how a plan's outputs lie on a mesh with explicit axes, from its operands; without
+        it JAX works it out.
     """
 
     name: str
-    lowerings: tuple[Lowering, ...]
-    tangent: Callable[..., Any] | None = None
-    partition: Callable[..., Any] | None = None
+    plan: Callable[..., tuple[PlanT, OperandsT]]
+    lowerings: tuple[Lowering[PlanT, OperandsT, OutputT], ...]
+    tangent: Callable[[PlanT, OperandsT, OperandsT], OutputT] | None = None
+    partition: Callable[[PlanT, OperandsT], Any] | None = None
+
+    def call(
+        self, plan: PlanT, operands: OperandsT, implementation: Implementation = "auto"
+    ) -> OutputT:
+        """Runs the operator; equal plans trace once."""
+        lowerings = self.candidates(implementation)
+        output: OutputT = _program(Call(self, plan, implementation), lowerings)(operands)
+        return output
+
+    def explain(self, plan: PlanT, implementation: Implementation = "auto") -> "Explanation":
+        """Names the implementation that every platform would run, and traces nothing."""
+        choices = tuple(_choice(Call(self, plan, implementation), place) for place in PLATFORMS)
+        return Explanation(self.name, str(plan), choices, tuple(plan.notes()))
+
+    def candidates(
+        self, implementation: Implementation
+    ) -> tuple[Lowering[PlanT, OperandsT, OutputT], ...]:
+        """The lowerings that may run, preferred first; the last runs where no other can."""
+        if implementation == "auto":
+            return tuple(low for low in self.lowerings if low.name != _SLOW)
+        Rules(self.name).expect_choice(
+            "implementation", implementation, ("auto", *_IMPLEMENTATIONS)
+        )
+        named = tuple(low for low in self.lowerings if low.name == implementation)
+        if not named:
+            names = ", ".join(low.name for low in self.lowerings)
+            raise UnsupportedError(
+                f"{self.name}: implementation {implementation} does not exist for this operator, "
+                f"which has {names}"
+            )
+        return named
 
 
 @dataclass(frozen=True)
@@ -92,7 +152,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The implementation that each platform would run, and why it would not run the others."""
+    """The implementation that every platform would run, and why it would not run the others."""
 
     operator: str
     call: str
@@ -104,81 +164,41 @@ class Explanation:
         return f"{self.operator}: {self.call}\n{textwrap.indent(below, '  ')}"
 
 
-class Explain:
-    """An `implementation` with which a call is explained and not run."""
-
-    def __init__(self, implementation: str) -> None:
-        self.implementation = implementation
-
-
-class Bind:
-    """An `implementation` with which a call gives its operands as arrays and is not run.
-
-    With `plan` it gives its plan and them.
-    """
-
-    def __init__(self, *, plan: bool = False) -> None:
-        self.plan = plan
-
-
-class Call(NamedTuple):
+class Call(NamedTuple, Generic[PlanT, OperandsT, OutputT]):
     """A call in a program, which `explain` finds there."""
 
-    operator: Operator
-    plan: Any
-    implementation: str
+    operator: Operator[PlanT, OperandsT, OutputT]
+    plan: PlanT
+    implementation: Implementation
 
     def __repr__(self) -> str:
         return f"{self.operator.name}({self.plan})"
 
     def explain(self) -> Explanation:
-        """The implementation that each platform would run."""
-        return _explanation(self)
-
-
-def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> Any:
-    """Runs the operator on its plan; equal plans trace once."""
-    if isinstance(implementation, Bind):
-        return (plan, operands) if implementation.plan else operands
-    if isinstance(implementation, Explain):
-        return _explanation(Call(operator, plan, implementation.implementation))
-    candidates = _candidates(operator, implementation)
-    return _compile(Call(operator, plan, implementation), candidates)(operands)
-
-
-def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]:
-    """The lowerings that may run, preferred first; the last one runs where no other can."""
-    if implementation == "auto":
-        return tuple(lowering for lowering in operator.lowerings if lowering.name != _SLOW)
-    Rules(operator.name).expect_choice(
-        "implementation", implementation, ("auto", *_IMPLEMENTATIONS)
-    )
-    named = tuple(lowering for lowering in operator.lowerings if lowering.name == implementation)
-    if not named:
-        names = ", ".join(lowering.name for lowering in operator.lowerings)
-        raise UnsupportedError(
-            f"{operator.name}: implementation {implementation} does not exist for this operator, "
-            f"which has {names}"
-        )
-    return named
+        """Names the implementation that every platform would run."""
+        return self.operator.explain(self.plan, self.implementation)
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
-    """One jitted function a plan, with the operator's name and derivative."""
+def _program(
+    call: Call[PlanT, OperandsT, OutputT],
+    candidates: tuple[Lowering[PlanT, OperandsT, OutputT], ...],
+) -> Callable[[OperandsT], OutputT]:
+    """Makes a plan's jitted function, with the operator's name and derivative."""
     operator, plan, _ = call
-    _expect_representable(operator, plan)
-    *native, general = candidates
-    refusals, alone = _refusals(operator, general, plan), _native_runs(native, plan)
+    _expect_representable(operator.name, plan.output)
+    *kernels, general = candidates
+    refusals = _refusals(operator.name, general, plan)
+    lowered: Callable[[OperandsT], OutputT] = functools.partial(general.run, plan)
+    if native := _native_runs(kernels, plan):
+        runs = compat.Alternatives(lowered, tuple(native.items()))
+        lowered = functools.partial(compat.choose, runs, structs(plan.output))
+    if operator.partition is not None:
+        partitions = functools.partial(operator.partition, plan)
+        lowered = functools.partial(compat.outside_explicit_mesh, lowered, partitions)
 
-    def lowered(operands: Any) -> Any:
-        run = functools.partial(general.run, plan)
-        if not alone:
-            return run(operands)
-        return compat.choose(operands, structs(plan.output), run, alone=alone)
-
-    def labelled(operands: Any) -> Any:
-        outputs = _on_any_mesh(operator, plan, lowered, operands)
+    def labelled(operands: OperandsT) -> OutputT:
+        outputs: OutputT = lowered(operands)
         outputs = jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
         return compat.label(outputs, call)
 
@@ -186,7 +206,7 @@ def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
     run = jax.custom_jvp(labelled)
 
     @run.defjvp
-    def run_jvp(primals: Any, tangents: Any) -> Any:
+    def run_jvp(primals: Any, tangents: Any) -> tuple[OutputT, Any]:
         outputs = run(*primals)
         if operator.tangent is None:
             return outputs, jax.tree.map(_zero_tangent, outputs)
@@ -195,57 +215,55 @@ def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
     return jax.jit(run)
 
 
-def _expect_representable(operator: Operator, plan: Any) -> None:
+def _expect_representable(operator: str, outputs: object) -> None:
     """Refuses outputs whose sizes XLA cannot multiply; a size of 0 does not make it safe."""
-    outputs = getattr(plan, "output", None)
     for aval in jax.tree.leaves(outputs, is_leaf=lambda leaf: isinstance(leaf, Aval)):
         elements = math.prod(max(size, 1) for size in aval.shape) if aval.is_static else 0
         text = f"is {aval}, has {elements} elements"
-        Rules(operator.name).expect_at_most(MOST_ELEMENTS, elements, "OutputTensor", text)
+        Rules(operator).expect_at_most(MOST_ELEMENTS, elements, "OutputTensor", text)
 
 
-def _refusals(operator: Operator, general: Lowering, plan: Any) -> tuple[tuple[str, str], ...]:
+def _refusals(
+    operator: str, general: Lowering[PlanT, OperandsT, OutputT], plan: PlanT
+) -> tuple[tuple[str, str], ...]:
     """The platforms where not even the last candidate runs, and the error's words there."""
-    refused = f"{operator.name}: {general.name} cannot run here"
+    refused = f"{operator}: {general.name} cannot run here"
     reasons = ((platform, general.why_not(plan, platform)) for platform in PLATFORMS)
     return tuple((platform, f"{refused}: {why}") for platform, why in reasons if why)
 
 
-def _native_runs(native: Sequence[Lowering], plan: Any) -> dict[str, Callable[[Any], Any]]:
-    """The native lowering of each platform that has one for the plan."""
-    found = {platform: _first(native, plan, platform) for platform in PLATFORMS}
-    return {place: functools.partial(low.run, plan) for place, low in found.items() if low}
+def _native_runs(
+    native: Sequence[Lowering[PlanT, OperandsT, OutputT]], plan: PlanT
+) -> dict[str, Callable[[OperandsT], OutputT]]:
+    """The native lowering of every platform that has one for the plan."""
+    runs = {platform: _first(native, plan, platform) for platform in PLATFORMS}
+    return {platform: functools.partial(low.run, plan) for platform, low in runs.items() if low}
 
 
-def _first(lowerings: Sequence[Lowering], plan: Any, platform: str) -> Lowering | None:
+def _first(
+    lowerings: Sequence[Lowering[PlanT, OperandsT, OutputT]], plan: PlanT, platform: str
+) -> Lowering[PlanT, OperandsT, OutputT] | None:
     """The first that can run on a platform."""
     return next((low for low in lowerings if low.why_not(plan, platform) is None), None)
 
 
-def _on_any_mesh(operator: Operator, plan: Any, run: Callable[[Any], Any], operands: Any) -> Any:
-    if operator.partition is None:
-        return run(operands)
-    return compat.outside_explicit_mesh(run, operands, functools.partial(operator.partition, plan))
-
-
-def _zero_tangent(output: Any) -> Any:
+def _zero_tangent(output: Array) -> np.ndarray:
     return np.zeros(output.shape, jax.dtypes.float0)
 
 
-def _explanation(call: Call) -> Explanation:
-    candidates = _candidates(call.operator, call.implementation)
-    choices = tuple(_choice(call, candidates, platform) for platform in PLATFORMS)
-    return Explanation(call.operator.name, str(call.plan), choices, tuple(call.plan.notes()))
-
-
-def _choice(call: Call, candidates: tuple[Lowering, ...], platform: str) -> Choice:
-    chosen = _first(candidates, call.plan, platform)
+def _choice(call: Call[PlanT, OperandsT, OutputT], platform: str) -> Choice:
+    chosen = _first(call.operator.candidates(call.implementation), call.plan, platform)
     others = [lowering for lowering in call.operator.lowerings if lowering is not chosen]
-    why_not = {each.name: _why_passed_over(each, call, platform, chosen) for each in others}
+    why_not = {low.name: _why_passed_over(low, call, platform, chosen) for low in others}
     return Choice(platform, chosen.name if chosen else None, why_not)
 
 
-def _why_passed_over(lowering: Lowering, call: Call, platform: str, chosen: Lowering | None) -> str:
+def _why_passed_over(
+    lowering: Lowering[PlanT, OperandsT, OutputT],
+    call: Call[PlanT, OperandsT, OutputT],
+    platform: str,
+    chosen: Lowering[PlanT, OperandsT, OutputT] | None,
+) -> str:
     if why := lowering.why_not(call.plan, platform):
         return why
     if call.implementation != "auto":

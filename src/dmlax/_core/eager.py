@@ -1,100 +1,114 @@
-"""Eager calls: one jitted program for each set of options, and scalars kept on the device."""
+"""Eager calls: one jitted program per set of options, and scalars kept on the device."""
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, ParamSpec, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from dmlax._core import dispatch
 from dmlax._core.compat import DeviceArray
+from dmlax._core.keywords import expect_call, explain_keywords
 from dmlax.errors import SpecError, UnsupportedError
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_PROGRAMS, _SCALARS = 1024, 256  # how many programs are kept, and scalars of each
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_PROGRAMS, _SCALARS = 1024, 256  # programs that are kept, and scalars per program
 _NUMBERS = frozenset({int, float, *(np.dtype(code).type for code in "bBhHiIlLqQefd")})
+_Scalars = dict[Hashable, Array | None]
 _STATIC = frozenset({int, str, type(None)})
-_REFUSALS = SpecError, UnsupportedError, TypeError
 
 
-def jit_eager_calls(
-    *operands: str, leaves: Callable[[Any], tuple[Any, ...]] = lambda value: ()
-) -> Callable[[_Function], _Function]:
-    """Has eager calls of an operator run one jitted program for each set of options.
+def no_leaves(value: object) -> tuple[Array | None, ...]:
+    """The arrays of an operand that is no pytree."""
+    return ()
+
+
+def public_function(
+    operator: dispatch.Operator[Any, Any, _R],
+    *keywords: str,
+    leaves: Callable[[Any], tuple[Array | None, ...]] = no_leaves,
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Makes an operator's function, whose eager calls run one jitted program for a set of options.
 
     The program checks and plans while it is traced, so JAX finds it in C++ for later calls with the
     same dtypes and shapes. Numbers become device scalars, which are kept: they are arguments of the
     program, never constants. A call with a tracer, a NumPy array or an unusual option runs the
-    function itself.
+    function itself. The error for an unknown keyword names the right one.
 
     Args:
-      *operands: the keywords that are arrays; every positional parameter is one.
+      operator: the operator, whose `plan` converts numbers to operands.
+      *keywords: those that are arrays; every positional parameter is one.
       leaves: the arrays of an operand that is a pytree, none of any other value.
     """
-    arrays = frozenset(operands)
+    arrays = frozenset(keywords)
 
-    def decorate(function: _Function) -> _Function:
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         names = tuple(inspect.signature(function).parameters)
 
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> _R:
             # Every step here counts: it is most of the time of a small call.
-            numbers = False
-            for value in args:
-                kind = type(value)
-                if kind is not DeviceArray and value is not None:
-                    if kind in _NUMBERS:
-                        numbers = True
-                    elif not _are_on_device(leaves(value)):
-                        return function(*args, **kwargs)
-            if not kwargs and not numbers:  # as below, with fewer steps
-                try:
-                    return _program(function)(*args)
-                except _REFUSALS:
-                    return function(*args)
-            keywords: dict[str, Any] = {}
-            options: list[Any] = []
-            for name, option in kwargs.items():
-                kind = type(option)
-                if name in arrays:
-                    keywords[name] = option
-                    if kind is not DeviceArray and option is not None:
-                        if kind not in _NUMBERS:
-                            return function(*args, **kwargs)
-                        numbers = True
-                elif kind in _STATIC or kind is bool or _is_static(option):
-                    options += (name, option)
-                else:
-                    return function(*args, **kwargs)
-            if numbers:
-                scalars = _scalars(function, *options)
-                dtypes = tuple([value.dtype.num for value in args if type(value) is DeviceArray])
-                bind = functools.partial(_bind, function, args, kwargs)
-                place = functools.partial(_place, scalars, dtypes, bind)
-                args = tuple(map(place, names, args))
-                keywords = {name: place(name, value) for name, value in keywords.items()}
             try:
-                return _program(function, *options)(*args, **keywords)
-            except _REFUSALS:  # without the notes that JAX adds to a trace's
-                return function(*args, **kwargs)
+                numbers = False
+                for value in args:
+                    kind = type(value)
+                    if kind is not DeviceArray and value is not None:
+                        if kind in _NUMBERS:
+                            numbers = True
+                        elif not _are_on_device(leaves(value)):
+                            return function(*args, **kwargs)
+                if not kwargs and not numbers:  # as below, with fewer steps
+                    program: Callable[..., _R] = _program(function)
+                    return program(*args)
+                parameters: dict[str, Any] = {}
+                options: list[Any] = []
+                for name, option in kwargs.items():
+                    kind = type(option)
+                    if name in arrays:
+                        parameters[name] = option
+                        if kind is not DeviceArray and option is not None:
+                            if kind not in _NUMBERS:
+                                return function(*args, **kwargs)
+                            numbers = True
+                    elif kind in _STATIC or kind is bool or _is_static(option):
+                        options += (name, option)
+                    else:
+                        return function(*args, **kwargs)
+                if numbers:
+                    scalars = _scalars(function, *options)
+                    dtypes = tuple([x.dtype.num for x in args if type(x) is DeviceArray])
+                    operands = functools.partial(_operands, operator, function, args, kwargs)
+                    place = functools.partial(_place, scalars, dtypes, operands)
+                    args = tuple(map(place, names, args))
+                    parameters = {name: place(name, value) for name, value in parameters.items()}
+                program = _program(function, *options)
+                return program(*args, **parameters)
+            except (SpecError, UnsupportedError) as error:
+                error.__dict__.pop("__notes__", None)  # on frames that JAX hides
+                raise
+            except TypeError:
+                explain_keywords(function, kwargs)
+                raise
 
-        return cast(_Function, call)
+        return cast(Callable[_P, _R], call)
 
     return decorate
 
 
 @functools.lru_cache(maxsize=_PROGRAMS, typed=True)  # True is equal to 1
-def _program(function: Callable[..., Any], *options: Any) -> Any:
+def _program(function: Callable[..., _R], *options: Any) -> Callable[..., _R]:
     """Returns the jitted function of all but the options, which are names and values in turn."""
     fixed = dict(zip(options[::2], options[1::2], strict=True))
     return jax.jit(functools.partial(function, **fixed))
 
 
 @functools.lru_cache(maxsize=_PROGRAMS, typed=True)  # True is equal to 1
-def _scalars(function: Callable[..., Any], *options: Any) -> dict[Any, Any]:
+def _scalars(function: Callable[..., object], *options: Hashable) -> _Scalars:
     """Returns the scalars of calls with these options, by what decides their values and dtypes."""
     return {}
 
@@ -105,7 +119,7 @@ def clear() -> None:
     _scalars.cache_clear()
 
 
-def _is_static(option: Any) -> bool:
+def _is_static(option: object) -> bool:
     """True if an equal option means the same: 1.0 is equal to 1, but no stride."""
     if type(option) is tuple:
         return all(type(item) in _STATIC for item in option)
@@ -117,13 +131,24 @@ def _are_on_device(leaves: tuple[Any, ...]) -> bool:
     return bool(leaves) and all(leaf is None or type(leaf) is DeviceArray for leaf in leaves)
 
 
-def _bind(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Returns the operands of a call by name, checked and converted."""
-    return function(*args, **{**kwargs, "implementation": dispatch.Bind()})
+def _operands(
+    operator: dispatch.Operator[Any, Any, _R],
+    function: Callable[..., _R],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Returns the operands of a call, checked and converted."""
+    expect_call(function, args, kwargs)
+    options = {name: value for name, value in kwargs.items() if name != "implementation"}
+    return operator.plan(*args, **options)[1]
 
 
 def _place(
-    scalars: dict[Any, Any], dtypes: Any, bind: Callable[[], Any], name: str, value: Any
+    scalars: _Scalars,
+    dtypes: tuple[int, ...],
+    operands: Callable[[], Any],
+    name: str,
+    value: Any,
 ) -> Any:
     """Returns the operand that a call makes of a number, and any other value as it is."""
     kind = type(value)
@@ -132,7 +157,7 @@ def _place(
     key = name, kind, value, dtypes
     if key in scalars:
         return scalars[key]
-    scalar = getattr(bind(), name)
+    scalar = getattr(operands(), name)
     if isinstance(scalar, np.ndarray):
         scalar = jnp.asarray(scalar)
     if len(scalars) >= _SCALARS:

@@ -3,7 +3,7 @@
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
@@ -47,19 +47,35 @@ _ORDINALS = ("first", "second", "third", "fourth")
 
 def name_right_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Replaces Python's `TypeError` for an unknown keyword by one that names the right one."""
-    parameters = inspect.signature(function).parameters
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             return function(*args, **kwargs)
         except TypeError:
-            hint = next(filter(None, (_hint(name, parameters) for name in kwargs)), None)
-            if hint is None:
-                raise
-        raise TypeError(f"{function.__name__}() {hint}")
+            explain_keywords(function, kwargs)
+            raise
 
     return call
+
+
+def explain_keywords(function: Callable[..., object], keywords: Collection[str]) -> None:
+    """Raises a `TypeError` that names the right keyword if a call's keyword is wrong."""
+    parameters = inspect.signature(function).parameters
+    hint = next(filter(None, (_hint(name, parameters) for name in keywords)), None)
+    if hint is not None:
+        raise TypeError(f"{function.__name__}() {hint}") from None
+
+
+def expect_call(
+    function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> None:
+    """Raises the `TypeError` of a call whose arguments do not fit the function."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        explain_keywords(function, kwargs)
+        raise TypeError(f"{function.__name__}() {error}") from None
 
 
 def _hint(name: str, parameters: Mapping[str, inspect.Parameter]) -> str | None:

@@ -1,6 +1,6 @@
 """Functions of two 8-bit tensors in plain XLA: by a table of every pair where that is faster.
 
-A TPU gathers slowly, and computes each element.
+A TPU gathers slowly, so it computes every element.
 """
 
 import functools
@@ -36,8 +36,8 @@ def map_pairs(function: Function, a: Array, b: Array, parameters: Any, output: A
     if not is_worth_a_table(output):
         return by_element(operands)
     by_table = functools.partial(_by_table, function)
-    own = {"cpu": by_table, "cuda": by_table}
-    return compat.by_platform(operands, structs(output), by_element, own)
+    tabled = {"cpu": by_table, "cuda": by_table}
+    return compat.by_platform(operands, structs(output), by_element, tabled)
 
 
 def is_worth_a_table(output: Aval) -> bool:

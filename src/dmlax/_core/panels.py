@@ -1,14 +1,15 @@
 """Panels: packed rows in the order in which a native product reads them (`_cpu/gemm/rows.h`).
 
-A panel has 64 rows: four bytes of each, then the next four of each, so that one load fills a vector
-register. Rows are padded with zeros to whole panels, and their bytes to a step of the widest
+A panel has 64 rows: the first four bytes of all rows, then the next four, so that one load fills a
+vector register. Rows are padded with zeros to whole panels, and their bytes to a step of the widest
 product.
 """
 
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 Packing: TypeAlias = Literal["rows", "panels"]
 PACKINGS = ("auto", "panels", "rows")
@@ -19,7 +20,7 @@ _DEPTH_STEP = 64
 
 
 class PanelShape(NamedTuple):
-    """Rows of one group, each of `depth` bytes, as panels."""
+    """Rows of one group, of `depth` bytes, as panels."""
 
     groups: int
     rows: int
@@ -41,7 +42,7 @@ class PanelShape(NamedTuple):
         return self.groups * self.panels, self.words * _K_PACK * PANEL_WIDTH
 
 
-def pack_panels(shape: PanelShape, rows: Any) -> Any:
+def pack_panels(shape: PanelShape, rows: Array) -> Array:
     """(..., groups * rows, depth) -> (..., panels, bytes), of NumPy or JAX."""
     batch = rows.shape[:-2]
     grouped = rows.reshape(*batch, shape.groups, shape.rows, shape.depth)
@@ -52,7 +53,7 @@ def pack_panels(shape: PanelShape, rows: Any) -> Any:
     return words.swapaxes(-2, -3).reshape(*batch, *shape.packed)
 
 
-def unpack_panels(shape: PanelShape, panels: Any) -> Any:
+def unpack_panels(shape: PanelShape, panels: Array) -> Array:
     """The inverse of `pack_panels`."""
     batch = panels.shape[:-2]
     words = panels.reshape(*batch, shape.groups, shape.panels, shape.words, PANEL_WIDTH, _K_PACK)

@@ -2,18 +2,38 @@
 
 import functools
 import json
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core import compat
-from dmlax._core.arguments import Rules
-from dmlax._core.host_arrays import are_equal, to_device, to_host
+from dmlax._core import compat, dispatch
+from dmlax._core.arguments import Aval, Rules
+from dmlax._core.host_arrays import are_equal, is_concrete, is_on_host, to_device, to_host
+from dmlax._core.panels import Packing, PanelShape, pack_panels, unpack_panels
+from dmlax.errors import Code
 
 Shape = TypeVar("Shape")  # a hashable description of the weights: all that is static
+_WHEN = "packed whenever the program runs; outside of one, once, and on the host by NumPy"
+
+
+class PackedShape(Protocol):
+    """The part of a shape that packing reads."""
+
+    @property
+    def packing(self) -> Packing:
+        """The order of the packed bytes."""
+
+    @property
+    def panels(self) -> PanelShape:
+        """The packed rows as panels."""
+
+
+PackedShapeT = TypeVar("PackedShapeT", bound=PackedShape)
 
 
 class Prepared(NamedTuple):
@@ -68,8 +88,8 @@ class PreparedWeights(Generic[Shape]):
         raise NotImplementedError
 
     @staticmethod
-    def unpack_rows(weights: Any, packed: Any) -> Any:
-        """Returns the weights whose packed rows are given, of NumPy or JAX."""
+    def unpack_rows(weights: Any, packed: Array) -> Array:
+        """Returns the weights of packed rows, of NumPy or JAX."""
         raise NotImplementedError
 
     @functools.cached_property
@@ -82,12 +102,12 @@ class PreparedWeights(Generic[Shape]):
 
     @classmethod
     def read_static(cls, static: tuple[Any, ...]) -> Shape:
-        """Returns the shape of such values; refuses another version's."""
+        """Returns the shape of static values; refuses another version's."""
         version, *values = static
         if version != cls.VERSION:
             remedy = f"prepare the {cls._NOUN} again with this version of dmlax"
-            found = f"is {version}, expected {cls.VERSION}: {remedy}"
-            Rules(cls.__name__).fail("option", "version", found)
+            message = f"is {version}, expected {cls.VERSION}: {remedy}"
+            Rules(cls.__name__).fail("option", "version", message)
         shape: Shape = cls.from_plain(*values)
         return shape
 
@@ -101,7 +121,7 @@ class PreparedWeights(Generic[Shape]):
         return self.arrays, self._static
 
     @classmethod
-    def tree_unflatten(cls, static: tuple[Any, ...], arrays: Any) -> Self:
+    def tree_unflatten(cls, static: tuple[Any, ...], arrays: Iterable[Any]) -> Self:
         """The inverse of `tree_flatten`."""
         return cls(Prepared(*arrays), cls.read_static(static))
 
@@ -125,8 +145,71 @@ class PreparedWeights(Generic[Shape]):
 
 def unpack_on_host(prepared: PreparedWeights[Any]) -> np.ndarray:
     """Returns the weights that were prepared, by NumPy: while a program is traced too."""
-    array: np.ndarray = prepared.unpack_rows(prepared.weights, np.asarray(prepared.packed))
-    return array
+    rows = jax.tree.map(np.asarray, prepared.packed)
+    return np.asarray(prepared.unpack_rows(prepared.weights, rows))
+
+
+class Preparation(NamedTuple):
+    """Weights that a program packs, which `explain` finds there."""
+
+    operator: str
+    shape: PackedShape
+
+    def __repr__(self) -> str:
+        return f"{self.operator}({self.shape})"
+
+    def explain(self) -> dispatch.Explanation:
+        """Plain XLA everywhere."""
+        choices = (dispatch.Choice(platform, "xla", {}) for platform in dispatch.PLATFORMS)
+        return dispatch.Explanation(self.operator, str(self.shape), tuple(choices), (_WHEN,))
+
+
+@dataclass(frozen=True, eq=False)
+class Packer(Generic[PackedShapeT]):
+    """Packs one kind of weights, of NumPy or JAX: rows or panels, and their sums.
+
+    Attributes:
+      operator: the public function that prepares them.
+      to_rows: makes the int8 rows of weights of a shape.
+      as_parameter: reshapes a zero point as prepared weights hold it.
+    """
+
+    operator: str
+    to_rows: Callable[[PackedShapeT, Array], Array]
+    as_parameter: Callable[[Array], Array]
+
+    def pack(self, shape: PackedShapeT, weights: Array, zero_point: Array | None) -> Prepared:
+        """Packs weights where they lie."""
+        rows = self.to_rows(shape, weights)
+        packed = pack_panels(shape.panels, rows) if shape.packing == "panels" else rows
+        zero_point = jax.tree.map(self.as_parameter, zero_point)
+        return Prepared(packed, rows.sum(axis=-1, dtype=np.int32), zero_point)
+
+    def prepare(self, shape: PackedShapeT, weights: Array, zero_point: Array | None) -> Prepared:
+        """Packs on the host if the weights lie there, else in a program; drops a known 0."""
+        if is_concrete(zero_point) and not np.any(zero_point):
+            zero_point = None
+        if is_on_host(weights) and (zero_point is None or is_on_host(zero_point)):
+            packed = self.pack(shape, *jax.tree.map(np.asarray, (weights, zero_point)))
+            arrays: Prepared = jax.device_put(jax.tree.map(np.array, packed))
+            return arrays
+        return self._program(shape, weights, zero_point)
+
+    def pack_constant(
+        self, shape: PackedShapeT, weights: Array, zero_point: Array | None
+    ) -> Prepared:
+        """Packs weights that a program holds: XLA takes seconds to fold the sums of rows."""
+        arrays = constants(self.pack(shape, jax.tree.map(np.asarray, weights), None))
+        return arrays._replace(zero_point=jax.tree.map(self.as_parameter, zero_point))
+
+    @functools.cached_property
+    def _program(self) -> Callable[[PackedShapeT, Array, Array | None], Prepared]:
+        def pack(shape: PackedShapeT, weights: Array, zero_point: Array | None) -> Prepared:
+            packed = self.pack(shape, weights, zero_point)
+            return compat.label(packed, Preparation(self.operator, shape))
+
+        pack.__name__ = self.operator  # as jaxprs and profiles show it
+        return jax.jit(pack, static_argnums=0)
 
 
 def constants(packed: Prepared) -> Prepared:
@@ -134,6 +217,44 @@ def constants(packed: Prepared) -> Prepared:
     with jax.ensure_compile_time_eval():
         arrays: Prepared = jax.tree.map(jnp.asarray, packed)
     return arrays
+
+
+def as_rows(shape: PackedShape, prepared: Prepared) -> Prepared:
+    """Returns prepared weights whose bytes are rows."""
+    if shape.packing == "rows":
+        return prepared
+    return prepared._replace(packed=unpack_panels(shape.panels, prepared.packed))
+
+
+def check_arrays(
+    rules: Rules,
+    field: str,
+    plural: str,
+    shape: PackedShape,
+    arrays: Sequence[Aval | None],
+    expected: Sequence[Sequence[Aval | None]],
+) -> None:
+    """Checks the arrays of prepared weights, whose tree anyone may change.
+
+    Args:
+      rules: of the operator that takes the weights.
+      field: the tensor's.
+      plural: the noun of several weights.
+      shape: all that is static of the weights.
+      arrays: the avals of the packed bytes, the sums and the zero point.
+      expected: the avals that the first of these arrays may have.
+    """
+    for name, aval, options in zip(Prepared._fields, arrays, expected, strict=False):
+        if aval in options:
+            continue
+        avals = [option for option in options if option is not None]
+        dtypes = [option.dtype for option in avals]
+        code: Code = "sizes" if aval is not None and aval.dtype in dtypes else "data_type"
+        message = f"is prepared, its {name} is {aval}, expected {' or '.join(map(str, avals))}"
+        sizes = () if aval is None else aval.shape
+        stacked = any(sizes[1:] == option.shape != sizes for option in avals)
+        remedy = f"; map over stacked {plural} with jax.vmap or lax.scan" if stacked else ""
+        rules.fail(code, field, f"{message} for {shape}{remedy}")
 
 
 def register(kind: type[PreparedWeights[Any]]) -> None:
@@ -156,5 +277,5 @@ def decode(kind: type[PreparedWeights[Any]], data: bytes) -> tuple[Any, ...]:
     return static
 
 
-def _to_tuple(value: Any) -> Any:
+def _to_tuple(value: object) -> Any:
     return tuple(map(_to_tuple, value)) if isinstance(value, list) else value

@@ -420,7 +420,7 @@ def _threshold(
 
 
 def threshold_of_constants(
-    scales: Sequence[Any], input: Any, arithmetic: Arithmetic, halved: bool = False
+    scales: Sequence[Array], input: Array, arithmetic: Arithmetic, halved: bool = False
 ) -> Threshold | None:
     """`_threshold` of scales that the program of a traced input holds; None of other scales.
 
@@ -437,11 +437,12 @@ def threshold_of_constants(
         return None
     ratio = a * b / s * (2 if halved else 1)
     size = np.clip(np.abs(ratio), 2.0**-42, 2.0**42)  # beyond, all or none reach one half
-    below = [_reciprocal_below(*each, halved) for each in zip(a.flat, b.flat, s.flat, strict=True)]
+    triples = zip(a.flat, b.flat, s.flat, strict=True)
+    below = [_reciprocal_below(*triple, halved) for triple in triples]
 
     def words(start: int, bits: int) -> Any:
-        found = [(value >> start) & ((1 << bits) - 1) for value in below]
-        return np.array(found, np.uint32).reshape(a.shape)
+        digits = [(value >> start) & ((1 << bits) - 1) for value in below]
+        return np.array(digits, np.uint32).reshape(a.shape)
 
     fraction = words(2 * _LIMB, _LIMB), words(_LIMB, _LIMB), words(0, _LIMB)
     estimate: Any = np.copysign(size, ratio).astype(np.float32)
@@ -451,7 +452,7 @@ def threshold_of_constants(
 _STEEP = 2.0**-21  # a quarter of 2**31 of its products are 2 * 256, which saturates
 
 
-def saturates_beyond_int32(scales: Sequence[Any], input: Any) -> bool:
+def saturates_beyond_int32(scales: Sequence[Array], input: Array) -> bool:
     """True for known scales by which every sum of 2**29 or more saturates, in any arithmetic."""
     if not all(compat.is_constant_of_trace(scale, input) for scale in scales):
         return False
@@ -472,7 +473,7 @@ def _reciprocal_below(a: float, b: float, s: float, halved: bool) -> int:
     return min(below, int(_SATURATED) << (3 * _LIMB))
 
 
-_Limbs = tuple[Array, Array]  # int32, 24 bits each, the high one first
+_Limbs = tuple[Array, Array]  # int32 of 24 bits, the high one first
 
 
 @jax.jit

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from dmlax._core.arguments import MOST_ELEMENTS, MOST_SIZE, Aval, Rules
 
-_Each = TypeVar("_Each")
+_T = TypeVar("_T")
 
 
 def dilated_size(kernel: int, dilation: int) -> int:
@@ -21,11 +21,11 @@ def output_size(padded: int, span: int, stride: int) -> int:
 
 
 def same_padding(size: int, span: int, stride: int) -> int:
-    """The pixels that "SAME" adds, for a window at each stride of the input; may be negative."""
+    """The pixels that "SAME" adds, for a window at every stride of the input; may be negative."""
     return (-(-size // stride) - 1) * stride + span - size
 
 
-def check_axis(rules: Rules, input: Aval, padded: Any, stride: int, dilation: int) -> None:
+def check_axis(rules: Rules, input: Aval, padded: int, stride: int, dilation: int) -> None:
     """Refuses windows along an axis whose pixels int32 does not count."""
     text = f"is {input}, has {padded} pixels on an axis with its padding"
     rules.expect_at_most(MOST_SIZE, padded, "InputTensor", text)
@@ -51,13 +51,18 @@ def taps(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def replace_axes(
-    values: Sequence[_Each], axes: Iterable[int], others: Iterable[Any]
-) -> tuple[_Each, ...]:
+    values: Sequence[_T], axes: Iterable[int], others: Iterable[Any]
+) -> tuple[_T, ...]:
     """The values of every axis, with others on some axes."""
     result = list(values)
     for axis, value in zip(axes, others, strict=True):
         result[axis] = value
     return tuple(result)
+
+
+def two_axes(values: Sequence[_T], height: _T) -> tuple[_T, _T]:
+    """The values of a height and a width; a single axis is a width."""
+    return (values[0], values[1]) if len(values) == 2 else (height, values[0])
 
 
 def tap_slices(
@@ -66,7 +71,7 @@ def tap_slices(
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> tuple[slice, ...]:
-    """The padded input's pixels that one tap multiplies, a slice for each axis."""
+    """The padded input's pixels that one tap multiplies, a slice per axis."""
     return tuple(
         slice(k * d, k * d + (o - 1) * s + 1, s)
         for k, o, s, d in zip(tap, output, strides, dilations, strict=True)

@@ -23,7 +23,7 @@ def add(
     arithmetic: Arithmetic,
     overwritten: int | None = None,
 ) -> Array:
-    """`quantized_sum` in one call; `vmap` puts its axes before each operand's.
+    """`quantized_sum` in one call; `vmap` puts its axes before those of every operand.
 
     The sum may take the memory of one operand, `overwritten`, which nothing else reads.
     """
@@ -38,7 +38,7 @@ def multiply(
     dtype: DTypeLike,
     arithmetic: Arithmetic,
 ) -> Array:
-    """The product likewise."""
+    """The product of both tensors, in one call."""
     return _call("dmlax_quantized_multiply", a, b, scale, zero_point, dtype, arithmetic)
 
 
@@ -55,7 +55,7 @@ def _call(
     shape = jnp.broadcast_shapes(a.values.shape, b.values.shape)
     rank = len(shape)
     points = (a.zero_point, a.values.dtype), (b.zero_point, b.values.dtype), (zero_point, dtype)
-    zero_points = [jnp.zeros((), own) if point is None else point for point, own in points]
+    zero_points = [jnp.zeros((), of) if point is None else point for point, of in points]
     parameters = a.scale, b.scale, scale, *zero_points
     tensors = [expand_rank(x.values, rank, scalars=True) for x in (a, b)]
     operands = *tensors, *(x.reshape((1,) * rank) for x in parameters)
@@ -68,8 +68,8 @@ def _call(
     # An exact kernel reads the operands of near ties again, after it has stored estimates.
     if overwritten is None or arithmetic == "exact":
         return run(*operands)
-    given = operands[overwritten]
-    if (given.shape, given.dtype) != (shape, dtype):
+    memory = operands[overwritten]
+    if (memory.shape, memory.dtype) != (shape, dtype):
         return run(*operands)
     result: Array = _unless_mapped(functools.partial(run, aliases={overwritten: 0}), run)(*operands)
     return result
@@ -80,7 +80,7 @@ def _unless_mapped(call: Callable[..., Array], mapped: Callable[..., Array]) -> 
     function = jax.custom_batching.custom_vmap(call)
 
     def map_over(_: int, is_mapped: list[bool], *operands: Array) -> tuple[Array, bool]:
-        axes = tuple(0 if each else None for each in is_mapped)
+        axes = tuple(0 if mapped else None for mapped in is_mapped)
         return jax.vmap(mapped, in_axes=axes)(*operands), True
 
     function.def_vmap(map_over)

@@ -4,7 +4,6 @@ import ctypes
 import functools
 import re
 from pathlib import Path
-from typing import Any
 
 import jax
 import jaxlib.version
@@ -44,7 +43,7 @@ def why_not(platform: str) -> str | None:
     return _loaded()[1]
 
 
-def why_not_for(plan: Any, platform: str) -> str | None:
+def why_not_for(plan: object, platform: str) -> str | None:
     """Return the same of an operator whose kernels take every plan."""
     return why_not(platform)
 
@@ -100,7 +99,7 @@ def _load() -> str:
     return chosen
 
 
-def _text(function: Any) -> str:
+def _text(function: "ctypes._NamedFuncPointer") -> str:
     function.restype = ctypes.c_char_p
     return str(function().decode())
 

@@ -13,9 +13,9 @@ from dmlax._cuda.tile import Schedule
 
 
 def ring_bytes(schedule: Schedule, columns: int) -> int:
-    """Bytes of shared memory; 0 where the rows of the output are not copied in whole chunks.
+    """Bytes of shared memory; 0 if the rows of the output are not copied in whole chunks.
 
-    So it is for wide tiles, beside which no other has room.
+    Wide tiles have none, since shared memory has no space for a second tile.
     """
     tile = schedule.tile
     if not schedule.problem.adds or columns % CHUNK or tile.run < CHUNK or tile.columns > 128:
@@ -25,7 +25,7 @@ def ring_bytes(schedule: Schedule, columns: int) -> int:
 
 
 class AddendTiles:
-    """The ring of one block; a place in it is in bytes from its start."""
+    """The ring of one block; a place is a number of bytes from the ring's start."""
 
     def __init__(
         self,

@@ -1,7 +1,5 @@
 """Functions of two 8-bit tensors on Hopper GPUs: a table of every pair in shared memory."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jax import Array
 
@@ -10,13 +8,13 @@ from dmlax._core.arguments import Aval
 
 
 def map_pairs(
-    name: str, function: pairs.Function, a: Array, b: Array, parameters: Any, output: Aval
+    name: str, function: pairs.Function, a: Array, b: Array, parameters: object, output: Aval
 ) -> Array:
-    """Returns function(a, b, parameters), broadcasting; XLA computes each element where few are.
+    """Returns function(a, b, parameters), broadcasting; XLA computes small outputs by element.
 
     Args:
       name: what profilers show.
-      function: computes each element from one of each tensor alone.
+      function: computes an element of the output from one element of `a` and one of `b`.
       a: int8 or uint8.
       b: int8 or uint8.
       parameters: a pytree of single values.
@@ -27,5 +25,5 @@ def map_pairs(
     from dmlax._cuda import byte_table
 
     table = pairs.make_table(function, a.dtype, b.dtype, parameters, byte_table.spread_over_banks)
-    given = (x.astype(jnp.uint8) for x in (table, a, b))
-    return byte_table.look_up(name, *given).astype(output.dtype)
+    operands = (x.astype(jnp.uint8) for x in (table, a, b))
+    return byte_table.look_up(name, *operands).astype(output.dtype)

@@ -7,24 +7,24 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
-import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._cuda import capability, cp_async, ir
+from dmlax._cuda import capability, cp_async, ir, tuning
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Pointer, Value
-from dmlax._cuda.launch import ThreadBlock, launch
+from dmlax._cuda.launch import ThreadBlock, call_merged, launch
 
+BytesT = TypeVar("BytesT", Array, Value)
 BYTES = 256  # entries for a byte
 _BANK_BITS = 0x7C  # of an address in shared memory: which of 32 banks has it
 
 
 class Rows(NamedTuple):
-    """The chunks of an operand: rows that are each read several times in turn."""
+    """The chunks of an operand, whose rows the output repeats."""
 
     size: int
     repeats: int = 1
@@ -44,18 +44,18 @@ class Tile(ThreadBlock):
     blocks: int
 
 
-# The fastest on an H200.
-_ONE, _PAIRS = Tile(2, 8), Tile(8, 1)
+_ONE = Tile(tuning.LOOKUP_WARPGROUPS, tuning.LOOKUP_BLOCKS)
+_PAIRS = Tile(tuning.PAIRS_WARPGROUPS, tuning.PAIRS_BLOCKS)
 _WHOLE = Rows(1)  # read once
 
 
-def spread_over_banks(first: Any, second: Any) -> Any:
-    """The second byte of the entry of a pair: pairs that have one byte alike differ in bank."""
+def spread_over_banks(first: BytesT, second: BytesT) -> BytesT:
+    """The second byte of a pair's entry: pairs that share a byte differ in bank."""
     return second ^ ((first << 2) & _BANK_BITS)
 
 
 def look_up(name: str, table: Array, *operands: Array) -> Array:
-    """The table's entry for each byte, or for each pair of bytes, which broadcast.
+    """Replaces bytes, or pairs of bytes that broadcast, by their entries in a table.
 
     Args:
       name: what profilers show.
@@ -63,33 +63,29 @@ def look_up(name: str, table: Array, *operands: Array) -> Array:
         `spread_over_banks` makes of them.
       operands: uint8, one or two, of one rank.
     """
-    function = jax.custom_batching.custom_vmap(functools.partial(_look_up, name))
 
-    @function.def_vmap
-    def batched(size: int, mapped: Any, table: Array, *operands: Array) -> tuple[Array, bool]:
-        if mapped[0]:  # a table for each
-            axes = [0 if each else None for each in mapped]
-            one_by_one = jax.custom_batching.sequential_vmap(functools.partial(_look_up, name))
-            return jax.vmap(one_by_one, axes)(table, *operands), True
-        given = (x if each else x[None] for x, each in zip(operands, mapped[1:], strict=True))
-        return look_up(name, table, *given), True
+    def merge(size: int, mapped: Sequence[bool], operands: tuple[Array, ...]) -> Array | None:
+        if mapped[0]:  # every call has a table
+            return None
+        table, *tensors = operands
+        whole = (x if varies else x[None] for x, varies in zip(tensors, mapped[1:], strict=True))
+        return look_up(name, table, *whole)
 
-    found: Array = function(table, *operands)
-    return found
+    return call_merged(functools.partial(_look_up, name), merge, table, *operands)
 
 
 def _look_up(name: str, table: Array, *operands: Array) -> Array:
     shape = jnp.broadcast_shapes(*(x.shape for x in operands))
     if math.prod(shape) == 0:
         return jnp.zeros(shape, jnp.uint8)
-    given = []
+    read = []
     for x in operands:
         rows = _rows_of(x.shape, shape)
         if rows is None:
             x, rows = jnp.broadcast_to(x, shape), _WHOLE
-        given.append((x.reshape(-1), rows))
+        read.append((x.reshape(-1), rows))
     outputs = math.prod(shape)
-    return _launch(name, table, given, outputs, capability.multiprocessors()).reshape(shape)
+    return _launch(name, table, read, outputs, capability.multiprocessors()).reshape(shape)
 
 
 def _rows_of(shape: tuple[int, ...], output: tuple[int, ...]) -> Rows | None:
@@ -115,13 +111,13 @@ def _launch(
     """Runs the kernel on flat bytes."""
     tile = _ONE if table.size == BYTES else _PAIRS
     blocks = min(-(-outputs // (CHUNK * tile.threads)), tile.blocks * multiprocessors)
-    rows = [each for _, each in operands]
+    all_rows = [rows for _, rows in operands]
 
-    def body(table: Pointer, output: Pointer, shared: Pointer, **given: Pointer) -> None:
-        read = list(zip(given.values(), rows, strict=True))
+    def body(table: Pointer, output: Pointer, shared: Pointer, **memory: Pointer) -> None:
+        read = list(zip(memory.values(), all_rows, strict=True))
         _Block(tile, blocks, outputs, read, output, shared).run(table)
 
-    (found,) = launch(
+    (entries,) = launch(
         name,
         body,
         {"table": table} | {f"operand_{i}": x for i, (x, _) in enumerate(operands)},
@@ -130,14 +126,14 @@ def _launch(
         warpgroups=tile.warpgroups,
         shared_words=(table.size + CHUNK) // 4,
     )
-    return found
+    return entries
 
 
 class _State(NamedTuple):
     """The loop over a thread's chunks."""
 
     chunk: Value
-    words: list[list[Value]]  # of each operand
+    words: list[list[Value]]  # by operand
 
 
 class _Block:
@@ -188,7 +184,7 @@ class _Block:
         cp_async.commit_group()
 
     def _load(self, chunk: Value) -> list[list[Value]]:
-        """Begins to load a chunk of each operand."""
+        """Begins to load a chunk of every operand."""
         offsets = (rows.chunk_of(chunk).extend() * CHUNK for _, rows in self.operands)
         return [
             ir.load_read_only_bytes(pointer.address(offset), CHUNK)
@@ -196,7 +192,7 @@ class _Block:
         ]
 
     def _look_up(self, first: Value, second: Value | None = None) -> Value:
-        """Four outputs, of a word of each operand."""
+        """Four outputs, of one word of every operand."""
         if second is None:
             return self._entries([(first >> 8 * i) & 0xFF for i in range(4)])
         places = []

@@ -23,7 +23,7 @@ class Column(NamedTuple):
 
 
 class ColumnTable:
-    """Arrays in shared memory, one of each constant."""
+    """Arrays in shared memory, one for every constant of `Column`."""
 
     def __init__(self, address: Value, count: int) -> None:
         self._address, self._count = address, count
@@ -39,7 +39,7 @@ class ColumnTable:
         return self._address + self.bytes_of(self._count)
 
     def write(self, threads: int, column_at: Callable[[Value], Column]) -> None:
-        """Writes the column at each place, by one thread; a barrier must follow."""
+        """Writes every column, by one thread; a barrier must follow."""
         for place in self.places(threads):
             self.write_at(place, functools.partial(column_at, place))
 

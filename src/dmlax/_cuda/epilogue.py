@@ -17,7 +17,7 @@ from dmlax._cuda.tile import Schedule
 
 
 class Accumulators(NamedTuple):
-    """A thread's accumulators of a tile: of each product, and of its row sums if there are any."""
+    """A thread's accumulators of a tile, by product: sums, and row sums if any."""
 
     products: list[list[Value]]
     row_sums: list[list[Value]]
@@ -142,7 +142,7 @@ class Epilogue:
     def store(
         self, first_row: Value, accumulators: Accumulators, addend_place: Value | None
     ) -> None:
-        """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns.
+        """Stores a thread's outputs: runs of columns, of two rows 8 apart for every product.
 
         A warp whose rows are all beyond the last computes none.
         """
@@ -165,19 +165,19 @@ class Epilogue:
     def _begin_loads(
         self, rows: Sequence[Value], place: Value | None
     ) -> Iterator[list[list[Value]]]:
-        """The words of the addend for each start; those of global memory are begun one ahead."""
+        """Yields the addend's words for every start; loads from global memory begin one ahead."""
         ahead = self.output.addend is not None and self.addend_tiles is None
-        found: list[list[list[Value]]] = []
+        loads: list[list[list[Value]]] = []
         for start in self._starts:
-            found.append(self._load_addend(start, rows, place))
-            if len(found) > ahead:
-                yield found.pop(0)
-        yield from found
+            loads.append(self._load_addend(start, rows, place))
+            if len(loads) > ahead:
+                yield loads.pop(0)
+        yield from loads
 
     def _load_addend(
         self, start: int, rows: Sequence[Value], place: Value | None
     ) -> list[list[Value]]:
-        """Loads the words of the addend for the run of each row, none without one."""
+        """Loads the addend's words for the runs of all rows; none without an addend."""
         if self.output.addend is None:
             return []
         if self.addend_tiles is None or place is None:
@@ -213,7 +213,7 @@ class Epilogue:
     def _make_runs(
         self, start: int, accumulators: Accumulators, addend: Sequence[Sequence[Value]]
     ) -> list[list[Value]]:
-        """The run of outputs of each row of a thread, the columns from `start` on."""
+        """The runs of outputs of a thread's rows, in the columns from `start` on."""
         tile = self.tile
         runs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
         for part in range(0, tile.run, 4):
@@ -234,7 +234,7 @@ class Epilogue:
         columns: "_FourColumns",
         addend: list[Value],
     ) -> list[list[Value]]:
-        """Values of two rows: four accumulators or one word of bytes. `addend` has such words."""
+        """Values of two rows: four accumulators or a word of bytes. `addend` has words of bytes."""
         if self.problem.sums_rows:
             zero_points = columns.zero_points
             sums = [sum - zero_points[i % 4] * row_sums[i // 4] for i, sum in enumerate(sums)]

@@ -72,7 +72,7 @@ def is_at_most(pairs: Sequence[tuple[Value, Value]]) -> Value:
 
 def pick(values: Sequence[Value], index: Value) -> Value:
     """Selects one of several by an index."""
-    found = values[0]
+    picked = values[0]
     for i, value in enumerate(values[1:], 1):
-        found = select(index == i, value, found)
-    return found
+        picked = select(index == i, value, picked)
+    return picked

@@ -5,7 +5,7 @@ memory, a pipeline stage of the depth at a time and some stages ahead, into the 
 warpgroups multiply them as bytes (`wgmma`) into int32 accumulators, and the epilogue stores these.
 An accumulator never reaches memory before it is an output.
 
-An operator brings its own loader of the left matrix: see `OperandLoader`.
+An operator brings the loader of its left matrix: see `OperandLoader`.
 """
 
 import functools
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from dmlax._cuda import cp_async, ir, lane_table, wgmma
+from dmlax._cuda import cp_async, ir, lane_table, tuning, wgmma
 from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import ColumnTable
@@ -27,8 +27,7 @@ from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import Schedule, Tile
 
-_UNROLLED = 10  # steps of a block's only tile, or fewer
-SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
+SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; every block takes 1,024 more than it asks
 
 
 class Chunk(NamedTuple):
@@ -54,7 +53,7 @@ class OperandLoader(Protocol):
         """
 
     def copy(self, rows: Sequence[Any], chunk: Chunk) -> None:
-        """Begins to copy a chunk of each of a thread's rows, `rows_at_once` rows apart.
+        """Begins to copy a chunk of all rows of a thread, which are `rows_at_once` rows apart.
 
         It is of a stage's first span; those of the others are `span_offsets` from it.
         """
@@ -70,9 +69,9 @@ class Block:
         self.right = self.stages + _stages_bytes(schedule)  # the matrix, where it is kept
         self.ones = self.right + (_right_bytes(schedule) if self.keeps_right else 0)
         self.table = ColumnTable(self.ones + 8 * self.tile.depth, self.tile.columns)
-        self.constants = self.table.end  # the epilogue's, where there are any
-        self.ring = self.constants + Adder.BYTES  # of the addend's tiles, likewise
-        self.bytes = self.table.end  # the table of the outputs' bytes, likewise
+        self.constants = self.table.end  # the epilogue's, if any
+        self.ring = self.constants + Adder.BYTES  # of the addend's tiles, if any
+        self.bytes = self.table.end  # the table of the outputs' bytes, if any
         self.place = self._place()
 
     def _place(self) -> BlockPlace:
@@ -113,7 +112,8 @@ def shared_bytes(schedule: Schedule, output_columns: int) -> int:
 def keeps_right(schedule: Schedule) -> bool:
     """True if a block copies its columns of the right matrix once, for all its tiles.
 
-    It must have several, and room. Where windows slide, a stage has no part of it.
+    The block must have several tiles and enough shared memory. If windows slide, no stage has a
+    part of the right matrix.
     """
     if schedule.problem.sliding:
         return True
@@ -126,10 +126,10 @@ def keeps_right(schedule: Schedule) -> bool:
 def _other_bytes(schedule: Schedule, output_columns: int) -> int:
     """Bytes of what is neither a stage nor the right matrix."""
     tile = schedule.tile
-    found = wgmma.ALIGNMENT + 8 * tile.depth + ColumnTable.bytes_of(tile.columns)
+    size = wgmma.ALIGNMENT + 8 * tile.depth + ColumnTable.bytes_of(tile.columns)
     if schedule.problem.adds:
-        found += Adder.BYTES + ring_bytes(schedule, output_columns)
-    return found + (lane_table.BYTES if schedule.problem.looks_up else 0)
+        size += Adder.BYTES + ring_bytes(schedule, output_columns)
+    return size + (lane_table.BYTES if schedule.problem.looks_up else 0)
 
 
 def has_room(schedule: Schedule, output_columns: int) -> bool:
@@ -165,7 +165,7 @@ def _round_up(size: int) -> int:
 
 
 class ThreadCopies:
-    """A thread's share of every stage: one chunk of each of some rows of both matrices."""
+    """A thread's share of every stage: one chunk of some rows of both matrices."""
 
     def __init__(self, tile: Tile) -> None:
         across = tile.depth // CHUNK
@@ -216,7 +216,7 @@ class RightLoader:
             self._copy(to + tile.columns * depth, within + depth, (0, 0))
 
     def copy_spans(self, to: Value, depth: Value) -> None:
-        """Begins to copy the thread's chunks of each of its columns, of all spans of a stage."""
+        """Begins to copy the thread's chunks of its columns, for all spans of a stage."""
         if self.problem.depth % self.tile.step_depth:
             for to_offset, depth_offset in self.block.span_offsets:
                 self._copy(to + to_offset, depth + depth_offset, (0, 0))
@@ -461,7 +461,7 @@ def run(
     ir.barrier()  # else the assembler moves the loads behind the copies
     right_loader.begin()  # rows of left take longer to locate
     pipeline = _Pipeline(block, copies, load_left(copies), right_loader, epilogue.addend_tiles)
-    if schedule.one_tile_a_block and schedule.steps <= _UNROLLED:
+    if schedule.one_tile_a_block and schedule.steps <= tuning.MOST_UNROLLED_STEPS:
         _make_one_tile(block, pipeline, epilogue, write_columns)
         return
     first_copy = pipeline.prologue(zero)
@@ -497,7 +497,7 @@ def run(
 def _make_one_tile(
     block: Block, pipeline: _Pipeline, epilogue: Epilogue, write_columns: Callable[[], None]
 ) -> None:
-    """Makes a block's only tile of few steps, each of which has addresses of its own."""
+    """Makes a block's only tile, of few steps, whose addresses are constants."""
     schedule, tile = block.schedule, block.tile
     rows = pipeline.locate()
     for step in range(tile.stages_ahead):
@@ -528,9 +528,8 @@ def _write_constants(block: Block, write_columns: Callable[[], None]) -> None:
 
 def _write_ones(block: Block) -> None:
     """Writes the ones that sum rows of the left matrix, as a right matrix of 8 columns."""
-    words, threads = 2 * block.tile.depth, block.tile.threads
-    for first in range(0, words, threads):
-        word = ir.thread() + first
-        with ir.when(word < words):
-            ir.store_shared(block.ones + word * 4, constant(0x01010101))
+    block.tile.visit(
+        2 * block.tile.depth,
+        lambda word: ir.store_shared(block.ones + word * 4, constant(0x01010101)),
+    )
     ir.ptx_effect("fence.proxy.async.shared::cta;")

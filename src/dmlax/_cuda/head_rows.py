@@ -1,12 +1,15 @@
 """The addresses of a head's rows in an array that interleaves the rows of all heads."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dmlax._cuda.ir import IntOrValue
 
 
 @dataclass(frozen=True)
 class HeadRows:
-    """The rows of many matrices, one for each head of each image; distances are in bytes."""
+    """The rows of the matrices of all heads of all images; distances are in bytes."""
 
     heads: int  # of an image
     image: int  # from an image to the next one
@@ -14,7 +17,7 @@ class HeadRows:
     row: int  # from a row to the next one of the same head
     start: int  # of the first row
 
-    def offset(self, group: Any) -> Any:
+    def offset(self, group: "IntOrValue") -> "IntOrValue":
         """The offset of the first row of a matrix, in the width of its number."""
         image = group // self.heads
         return image * self.image + (group - image * self.heads) * self.head + self.start

@@ -1,31 +1,39 @@
 """MLIR wrappers for one thread of a CUDA kernel: integers, memory, votes, branches and loops.
 
-Pallas gives a kernel's launch; each thread's program is written with these, inside `inline_mgpu`.
+Pallas launches a kernel; these functions write its threads' program, inside `inline_mgpu`.
 Import this only where a CUDA kernel is lowered: it needs Pallas.
 """
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import jax
 from jax.experimental.mosaic.gpu import utils
+from jax.tree_util import PyTreeDef
 from jaxlib.mlir import ir as mlir
 from jaxlib.mlir.dialects import arith, gpu, llvm, math, nvvm, scf
 
-State = TypeVar("State")
+State = TypeVar("State")  # a pytree of values
 _ALL = 0xFFFFFFFF
-_Compare = arith.CmpIPredicate
-_UNSIGNED = {
-    "lt": _Compare.ult,
-    "le": _Compare.ule,
-    "gt": _Compare.ugt,
-    "ge": _Compare.uge,
-    "eq": _Compare.eq,
-    "ne": _Compare.ne,
-}
+
+
+def _operation(
+    operation: Callable[[mlir.Value, mlir.Value], mlir.Value],
+) -> "Callable[[Value, Value | int], Value]":
+    """A function of two values of the same width; an integer becomes a constant."""
+
+    def apply(x: "Value", y: "Value | int") -> "Value":
+        y = y if isinstance(y, Value) else constant(y, x.bits)
+        return Value(operation(x.raw, y.raw))
+
+    return apply
+
+
+def _comparison(predicate: arith.CmpIPredicate) -> "Callable[[Value, Value | int], Value]":
+    return _operation(functools.partial(arith.cmpi, predicate))
 
 
 class Value:
@@ -34,7 +42,7 @@ class Value:
     __slots__ = ("raw",)
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: mlir.Value) -> None:
         self.raw = raw
 
     @property
@@ -53,60 +61,25 @@ class Value:
         change = arith.trunci if self.bits > 32 else arith.extui
         return Value(change(_integer(32), self.raw))
 
-    def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> "Value":
-        other = other if isinstance(other, Value) else constant(other, self.bits)
-        return Value(operation(self.raw, other.raw))
-
-    def __add__(self, other: Any) -> "Value":
-        return self._with(other, arith.addi)
-
-    def __sub__(self, other: Any) -> "Value":
-        return self._with(other, arith.subi)
-
-    def __mul__(self, other: Any) -> "Value":
-        return self._with(other, arith.muli)
-
-    def __and__(self, other: Any) -> "Value":
-        return self._with(other, arith.andi)
-
-    def __or__(self, other: Any) -> "Value":
-        return self._with(other, arith.ori)
-
-    def __xor__(self, other: Any) -> "Value":
-        return self._with(other, arith.xori)
-
-    def __lshift__(self, other: Any) -> "Value":
-        return self._with(other, arith.shli)
-
-    def __rshift__(self, other: Any) -> "Value":
-        return self._with(other, arith.shrui)
-
-    def __floordiv__(self, other: int) -> "Value":
-        return self._with(other, arith.divui)  # by a constant: the compiler multiplies instead
+    __add__ = _operation(arith.addi)
+    __sub__ = _operation(arith.subi)
+    __mul__ = _operation(arith.muli)
+    __and__ = _operation(arith.andi)
+    __or__ = _operation(arith.ori)
+    __xor__ = _operation(arith.xori)
+    __lshift__ = _operation(arith.shli)
+    __rshift__ = _operation(arith.shrui)
+    __floordiv__ = _operation(arith.divui)  # by a constant: the compiler multiplies instead
+    __lt__ = _comparison(arith.CmpIPredicate.ult)
+    __le__ = _comparison(arith.CmpIPredicate.ule)
+    __gt__ = _comparison(arith.CmpIPredicate.ugt)
+    __ge__ = _comparison(arith.CmpIPredicate.uge)
+    __eq__ = _comparison(arith.CmpIPredicate.eq)  # type: ignore[assignment]
+    __ne__ = _comparison(arith.CmpIPredicate.ne)  # type: ignore[assignment]
+    less_signed = _comparison(arith.CmpIPredicate.slt)
 
     def __invert__(self) -> "Value":
         return self ^ ((1 << self.bits) - 1)
-
-    def __lt__(self, other: Any) -> "Value":
-        return self._compare(other, "lt")
-
-    def __le__(self, other: Any) -> "Value":
-        return self._compare(other, "le")
-
-    def __gt__(self, other: Any) -> "Value":
-        return self._compare(other, "gt")
-
-    def __ge__(self, other: Any) -> "Value":
-        return self._compare(other, "ge")
-
-    def __eq__(self, other: object) -> "Value":  # type: ignore[override]
-        return self._compare(other, "eq")
-
-    def __ne__(self, other: object) -> "Value":  # type: ignore[override]
-        return self._compare(other, "ne")
-
-    def _compare(self, other: Any, name: str) -> "Value":
-        return self._with(other, functools.partial(arith.cmpi, _UNSIGNED[name]))
 
     def popcount(self) -> "Value":
         """Count of the bits that are set."""
@@ -124,12 +97,11 @@ class Value:
         """Sign-extended to 64 bits."""
         return Value(arith.extsi(_integer(64), self.raw))
 
-    def less_signed(self, other: Any) -> "Value":
-        """Tests self < other, both signed."""
-        return self._with(other, functools.partial(arith.cmpi, _Compare.slt))
+
+IntOrValue = TypeVar("IntOrValue", int, Value)
 
 
-def _integer(bits: int) -> Any:
+def _integer(bits: int) -> mlir.Type:
     return mlir.IntegerType.get_signless(bits)
 
 
@@ -140,25 +112,21 @@ def constant(value: int, bits: int = 32) -> Value:
     return Value(arith.constant(_integer(bits), mlir.IntegerAttr.get(_integer(bits), value)))
 
 
-def select(condition: Value, yes: Value, no: Any) -> Value:
+def select(condition: Value, yes: Value, no: Value | int) -> Value:
     """Selects `yes` where the condition holds, else `no`."""
     no = no if isinstance(no, Value) else constant(no, yes.bits)
     return Value(arith.select(condition.raw, yes.raw, no.raw))
 
 
-def minimum(x: Value, y: Any) -> Value:
-    """The smaller, unsigned."""
-    return x._with(y, arith.minui)
+minimum = _operation(arith.minui)
+"""The smaller of two values, unsigned."""
+maximum = _operation(arith.maxui)
+"""The larger of two values, unsigned."""
 
 
 def round_up(x: Value, multiple: int) -> Value:
     """The next multiple of a power of two."""
     return (x + (multiple - 1)) & ~(multiple - 1)
-
-
-def maximum(x: Value, y: Any) -> Value:
-    """The larger, unsigned."""
-    return x._with(y, arith.maxui)
 
 
 # ---------------------------------------------------------------------------------------
@@ -221,7 +189,7 @@ def warp_sum(x: Value) -> Value:
     return Value(nvvm.redux_sync(x.raw, nvvm.ReductionKind.ADD, constant(_ALL).raw))
 
 
-def broadcast_lane(x: Value, index: Any) -> Value:
+def broadcast_lane(x: Value, index: Value | int) -> Value:
     """One lane's value, in every lane."""
     return _shuffle(x, index, 31, nvvm.ShflKind.idx)
 
@@ -235,7 +203,7 @@ def exclusive_warp_sum(x: Value) -> Value:
     return total - x
 
 
-def _shuffle(x: Value, offset: Any, clamp: int, kind: Any) -> Value:
+def _shuffle(x: Value, offset: Value | int, clamp: int, kind: nvvm.ShflKind) -> Value:
     offset = offset if isinstance(offset, Value) else constant(offset)
     mask = constant(_ALL).raw
     return Value(nvvm.shfl_sync(mask, x.raw, offset.raw, constant(clamp).raw, kind))
@@ -248,16 +216,12 @@ def _shuffle(x: Value, offset: Any, clamp: int, kind: Any) -> Value:
 class Pointer:
     """The address of an array in global or shared memory; offsets are in bytes."""
 
-    def __init__(self, ref: Any) -> None:
+    def __init__(self, ref: mlir.Value) -> None:
         pointer = utils.memref_ptr(ref)
-        self._shared = utils.is_smem_ref(ref)
-        self._space = 3 if self._shared else 1
-        kind = llvm.PointerType.get(self._space)
-        self._start = pointer
-        if pointer.type != kind:
-            self._start = llvm.addrspacecast(kind, pointer)
+        kind = llvm.PointerType.get(3 if utils.is_smem_ref(ref) else 1)
+        self._start = pointer if pointer.type == kind else llvm.addrspacecast(kind, pointer)
 
-    def address(self, offset: Any = 0) -> Value:
+    def address(self, offset: Value | int = 0) -> Value:
         """The 64-bit address at an offset."""
         return Value(llvm.ptrtoint(_integer(64), self.at(offset)))
 
@@ -269,17 +233,17 @@ class Pointer:
         """The 32-bit address within shared memory."""
         return Value(llvm.ptrtoint(_integer(32), self._start))
 
-    def at(self, offset: Any) -> Any:
+    def at(self, offset: Value | int) -> mlir.Value:
         """The MLIR pointer at an offset."""
         offset = offset if isinstance(offset, Value) else constant(offset, 64)
         return utils.getelementptr(self._start, [offset.extend().raw], _integer(8))
 
-    def load(self, offset: Any, bits: int = 32) -> Value:
+    def load(self, offset: Value | int, bits: int = 32) -> Value:
         """Loads an integer; narrow ones are extended to 32 bits."""
         value = Value(llvm.load(_integer(bits), self.at(offset)))
         return value.to_word() if bits < 32 else value
 
-    def store(self, offset: Any, *values: Value) -> None:
+    def store(self, offset: Value | int, *values: Value) -> None:
         """Stores one, two or four words side by side, aligned to all their bytes."""
         if len(values) == 1:
             llvm.store(values[0].raw, self.at(offset))
@@ -290,28 +254,28 @@ class Pointer:
             vector = llvm.insertelement(vector, value.raw, constant(index).raw)
         llvm.store(vector, self.at(offset), alignment=len(values) * values[0].bits // 8)
 
-    def store_where(self, condition: Value, offset: Any, *words: Value) -> None:
+    def store_where(self, condition: Value, offset: Value | int, *words: Value) -> None:
         """Stores one, two or four words where the condition holds, without a branch."""
         kind, words_at = _words(len(words), 2)
         text = f"@$1 st.global.{kind} [$0], {words_at};"
         ptx_effect(text, self.address(offset), condition, *words)
 
-    def store_byte(self, offset: Any, word: Value) -> None:
+    def store_byte(self, offset: Value | int, word: Value) -> None:
         """Stores the word's lowest byte."""
         llvm.store(arith.trunci(_integer(8), word.raw), self.at(offset))
 
-    def atomic_add(self, offset: Any, value: Any) -> Value:
+    def atomic_add(self, offset: Value | int, value: Value | int) -> Value:
         """Adds to a word that all blocks share; gives its value before."""
         value = value if isinstance(value, Value) else constant(value)
         text = "atom.relaxed.gpu.global.add.u32 $0, [$1], $2;"
         return ptx(text, 32, self.address(offset), value, effects=True)
 
-    def load_relaxed(self, offset: Any) -> Value:
+    def load_relaxed(self, offset: Value | int) -> Value:
         """Loads 64 bits, atomically, that another block may be storing."""
         text = "ld.relaxed.gpu.global.u64 $0, [$1];"
         return ptx(text, 64, self.address(offset), effects=True)
 
-    def store_relaxed(self, offset: Any, value: Value) -> None:
+    def store_relaxed(self, offset: Value | int, value: Value) -> None:
         """Stores 64 bits, atomically, that other blocks may be loading."""
         ptx_effect("st.relaxed.gpu.global.u64 [$0], $1;", self.address(offset), value)
 
@@ -388,19 +352,19 @@ def pack_bytes(words: Sequence[Value]) -> Value:
 
 
 def pack_saturated(words: Sequence[Value], *, signed: bool = False) -> Value:
-    """A word of four signed words, each clamped to a byte."""
+    """A word of four signed words that are clamped to bytes."""
     text = f"cvt.pack.sat.{'s' if signed else 'u'}8.s32.b32 $0, $1, $2, $3;"
     high = ptx(text, 32, words[3], words[2], constant(0))
     return ptx(text, 32, words[1], words[0], high)
 
 
 def permute_bytes(low: Value, high: Value, order: int) -> Value:
-    """A word of four of the eight bytes of two; a hexadecimal digit of `order` names each."""
+    """A word of four of the eight bytes of two; the hexadecimal digits of `order` name them."""
     return ptx(f"prmt.b32 $0, $1, $2, 0x{order:04X};", 32, low, high)
 
 
 def maximum_of_halves(x: Value, y: Value, *, signed: bool) -> Value:
-    """The larger of both halves of two words, of 16 bits each."""
+    """The larger 16-bit halves of two words."""
     return ptx(f"max.{'s' if signed else 'u'}16x2 $0, $1, $2;", 32, x, y)
 
 
@@ -427,14 +391,22 @@ def multiply_add_wide(x: Value, y: Value, low: Value, high: Value) -> tuple[Valu
     The compiler makes one instruction of these two, but three of `mad.wide`.
     """
     text = "mad.lo.cc.s32 $0, $2, $3, $4; madc.hi.s32 $1, $2, $3, $5;"
-    found = ptx_values(text, [32, 32], [x, y, low, high])
-    return found[0], found[1]
+    first, second = ptx_values(text, [32, 32], [x, y, low, high])
+    return first, second
 
 
 def dot_bytes(sum: Value, left: Value, right: Value, *, unsigned: bool) -> Value:
     """Adds the products of four bytes to a sum; right is int8, left uint8 or int8."""
     kind = "u32" if unsigned else "s32"
     return ptx(f"dp4a.{kind}.s32 $0, $1, $2, $3;", 32, left, right, sum)
+
+
+def sum_bytes(words: Iterable[Value]) -> Value:
+    """The sum of the int8 bytes of words."""
+    total, ones = constant(0), constant(0x01010101)
+    for word in words:
+        total = dot_bytes(total, word, ones, unsigned=False)
+    return total
 
 
 def ptx(text: str, bits: int, *arguments: Value, effects: bool = False) -> Value:
@@ -477,12 +449,12 @@ def ptx_values(
 
 def _inline(
     text: str,
-    kind: Any,
+    kind: mlir.Type,
     constraints: str,
     arguments: Sequence[Value],
     effects: bool,
     changed: Sequence[Value] = (),
-) -> Any:
+) -> mlir.Value:
     inputs = ",".join(_register(argument.bits) for argument in arguments)
     return llvm.inline_asm(
         kind,
@@ -509,10 +481,12 @@ def when(condition: Value) -> Iterator[None]:
         yield
 
 
-def cond(condition: Value, yes: Callable[[], State], no: Callable[[], State], widths: Any) -> State:
+def cond(
+    condition: Value, yes: Callable[[], State], no: Callable[[], State], widths: object
+) -> State:
     """Gives `yes()` where the condition holds, else `no()`: pytrees of values of these widths."""
     bits, structure = jax.tree.flatten(widths)
-    branch = scf.IfOp(condition.raw, [_integer(each) for each in bits], has_else=True)
+    branch = scf.IfOp(condition.raw, list(map(_integer, bits)), has_else=True)
     for block, side in ((branch.then_block, yes), (branch.else_block, no)):
         with mlir.InsertionPoint(block):
             scf.yield_(_flatten(side(), structure))
@@ -520,8 +494,8 @@ def cond(condition: Value, yes: Callable[[], State], no: Callable[[], State], wi
     return result
 
 
-def widths(state: Any) -> Any:
-    """The bits of each value of a pytree."""
+def widths(state: object) -> Any:
+    """A pytree of the bits of a state's values."""
     return jax.tree.map(lambda value: value.bits, state)
 
 
@@ -544,17 +518,17 @@ def while_loop(
     return result
 
 
-def _flatten(state: Any, structure: Any) -> list[Any]:
-    """A state's MLIR values; its structure must be the one that is expected."""
-    values, found = jax.tree.flatten(state)
-    if found != structure:
-        raise TypeError(f"{found} is not {structure}")
+def _flatten(state: object, structure: PyTreeDef) -> list[mlir.Value]:
+    """Returns a state's MLIR values; refuses a state of another structure."""
+    values, actual = jax.tree.flatten(state)
+    if actual != structure:
+        raise TypeError(f"{actual} is not {structure}")
     return [value.raw for value in values]
 
 
-def _unflatten(structure: Any, raw_values: Any) -> Any:
+def _unflatten(structure: PyTreeDef, raw_values: Iterable[mlir.Value]) -> Any:
     """The inverse of `_flatten`."""
-    return jax.tree.unflatten(structure, [Value(raw) for raw in raw_values])
+    return jax.tree.unflatten(structure, map(Value, raw_values))
 
 
 def sum_of(values: Sequence[Value]) -> Value:

@@ -1,4 +1,4 @@
-"""A table of 256 words in shared memory: each lane has a copy in a bank of its own.
+"""A table of 256 words in shared memory: every lane has a copy in another bank.
 
 So the lanes of a warp look up different entries at once.
 """

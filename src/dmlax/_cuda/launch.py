@@ -1,8 +1,8 @@
-"""Launch of a CUDA kernel by Pallas; `ir` writes what each of its threads does."""
+"""Launch of a CUDA kernel by Pallas; `ir` writes what its threads do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.custom_batching
@@ -11,7 +11,10 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from dmlax._cuda.ir import Pointer
+from dmlax._cuda import ir
+from dmlax._cuda.ir import Pointer, Value
+
+OutputT = TypeVar("OutputT")  # an array, or a pytree of arrays
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,13 @@ class ThreadBlock:
     def threads(self) -> int:
         """Threads of a block."""
         return 128 * self.warpgroups
+
+    def visit(self, count: int, visit: Callable[[Value], None]) -> None:
+        """Visits the numbers below `count`, a thread's share in every thread."""
+        for first in range(0, count, self.threads):
+            number = ir.thread() + first
+            with ir.when(number < count):
+                visit(number)
 
 
 def launch(
@@ -41,26 +51,25 @@ def launch(
 
     Args:
       name: what profilers show.
-      body: takes a `Pointer` to each operand and output by name, to `shared` memory, and to
+      body: takes a `Pointer` to every operand and output by name, to `shared` memory, and to
         `zeroed` words that all blocks share, where there are any.
       operands: read only.
       outputs: none of size 0.
       blocks: thread blocks of the grid.
-      warpgroups: of a block, 128 threads each.
+      warpgroups: of a block; a warpgroup has 128 threads.
       shared_words: 32-bit words of a block's shared memory.
       zeroed_words: 32-bit words of global memory, all 0 at first.
     """
     names = [*operands, *outputs, "shared", *(["zeroed"] if zeroed_words else [])]
 
-    def frame(*refs: Any) -> None:
+    def frame(*refs: object) -> None:
         if zeroed_words:  # semaphores are words that start at zero
             refs = (*refs, pl.get_global(plgpu.SemaphoreType.REGULAR((zeroed_words,))))
 
-        @plgpu.inline_mgpu(arg_types=(plgpu.RefType(),) * len(refs))  # type: ignore[untyped-decorator]
-        def threads(context: Any, *refs: Any) -> None:
+        def threads(context: object, *refs: object) -> None:
             body(**{name: Pointer(ref) for name, ref in zip(names, refs, strict=True)})
 
-        threads(*refs)
+        plgpu.inline_mgpu(arg_types=(plgpu.RefType(),) * len(refs))(threads)(*refs)
 
     kernel = plgpu.kernel(
         frame,
@@ -79,17 +88,37 @@ def launch(
     return results
 
 
-def call_on_rows(function: Callable[..., Array], x: Array, *shared: Array) -> Array:
-    """Calls a function of rows and what all rows share; rows that are mapped over are more rows."""
+def call_merged(
+    function: Callable[..., OutputT],
+    merge: Callable[[int, Sequence[Any], tuple[Any, ...]], OutputT | None],
+    *operands: object,
+) -> OutputT:
+    """Calls a function whose calls `jax.vmap` merges into one.
+
+    Args:
+      function: takes the operands.
+      merge: takes the mapped axis's size, which operands are mapped, and the operands; returns the
+        outputs of one call, or None where a loop calls `function`.
+      operands: pytrees of arrays.
+    """
     call = jax.custom_batching.custom_vmap(function)
 
     @call.def_vmap
-    def batched(size: int, mapped: list[bool], *operands: Array) -> tuple[Array, bool]:
-        if any(mapped[1:]):
-            axes = [0 if each else None for each in mapped]
-            one_by_one = jax.custom_batching.sequential_vmap(function)
-            return jax.vmap(one_by_one, axes)(*operands), True
-        return call_on_rows(function, *operands), True
+    def batched(size: int, mapped: Sequence[Any], *operands: Any) -> tuple[OutputT, Any]:
+        outputs = merge(size, mapped, operands)
+        if outputs is None:
+            axes = jax.tree.map(lambda is_mapped: 0 if is_mapped else None, tuple(mapped))
+            outputs = jax.vmap(jax.custom_batching.sequential_vmap(function), axes)(*operands)
+        return outputs, jax.tree.map(lambda output: True, outputs)
 
-    found: Array = call(x, *shared)
-    return found
+    output: OutputT = call(*operands)
+    return output
+
+
+def call_on_rows(function: Callable[..., Array], x: Array, *shared: Array) -> Array:
+    """Calls a function of rows and of operands that all rows share; mapped rows are more rows."""
+
+    def merge(size: int, mapped: Sequence[bool], operands: tuple[Array, ...]) -> Array | None:
+        return None if any(mapped[1:]) else call_on_rows(function, *operands)
+
+    return call_merged(function, merge, x, *shared)

@@ -17,7 +17,7 @@ DEPTH = 32  # bytes
 def load_matrices(row: Value) -> list[Value]:
     """Loads four matrices of eight rows of 16 bytes; lane l has the address of row l % 8 of l / 8.
 
-    A lane gets a word of each.
+    A lane gets a word of every matrix.
     """
     text = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];"
     return ir.ptx_values(text, [32] * 4, [row], effects=True)

@@ -75,7 +75,7 @@ class Parameters:
         return Requantizer.of(types.requantized, types.arithmetic, self._output_zero_point)
 
     def column(self, column: Value, summed: int) -> Column:
-        """A column's constants; `summed` bytes are in the sum of each of left's rows."""
+        """A column's constants; a row of left has `summed` bytes."""
         return self.load_column(column, summed)()
 
     def load_column(self, column: Value, summed: int) -> Callable[[], Column]:

@@ -102,8 +102,8 @@ class Adder:
         """Writes the constants, by one thread; a barrier must follow."""
         exact = self._arithmetic == "exact"
         with ir.when(ir.thread() == 0):
-            found = self._exact(a, b, total) if exact else self._float32(a, b, total)
-            for i, word in enumerate(found):
+            words = self._exact(a, b, total) if exact else self._float32(a, b, total)
+            for i, word in enumerate(words):
                 ir.store_shared(self._address + 4 * i, word)
 
     def _exact(self, a: Term, b: Term, total: Term) -> _Exact:
@@ -154,37 +154,39 @@ class Adder:
         self, a: Sequence[Byte | Fraction], b: Sequence[Byte | Fraction]
     ) -> list[Value]:
         """ONNX Runtime's fused multiply-adds, the zero point before the rounding."""
-        found = _Float32(*ir.load_shared(self._address, 4))
-        left, right = (
-            _Reals.of(term, lowest) for term, lowest in zip((a, b), self._lowest[:2], strict=True)
-        )
+        constants = _Float32(*ir.load_shared(self._address, 4))
+        lowest = self._lowest[:2]
+        both = [_to_reals(term, low) for term, low in zip((a, b), lowest, strict=True)]
+        terms = [(*term, ratio) for term, ratio in zip(both, constants[:2], strict=True)]
 
         def add_bounded() -> list[Value]:
-            factors = left.scale_ratio(found.a_ratio), right.scale_ratio(found.b_ratio)
-            return _multiply_and_add(*factors, found.fixed)
+            factors = [(reals, _scale(ratio, power)) for reals, power, ratio in terms]
+            return _multiply_and_add(factors, constants.fixed)
 
         def add_unbounded() -> list[Value]:
             """NaN and what no int32 holds give the lowest value."""
-            factors = left.scale_values(found.a_ratio), right.scale_values(found.b_ratio)
+            factors = [
+                ([_scale(x, power) for x in values], ratio) for values, power, ratio in terms
+            ]
             text = (
                 f"{{ .reg .pred p; setp.lt.f32 p, $1, {_INT32_END}; "
                 f"selp.b32 $0, $1, 0x{literal(self._lowest[2])[2:]}, p; }}"
             )
-            return [ir.ptx(text, 32, x) for x in _multiply_and_add(*factors, found.fixed)]
+            return [ir.ptx(text, 32, x) for x in _multiply_and_add(factors, constants.fixed)]
 
         text = f"{{ .reg .pred p; setp.geu.f32 p, $1, {_BOUND}; selp.b32 $0, 1, 0, p; }}"
-        unbounded = ir.ptx(text, 32, found.bound) != 0
+        unbounded = ir.ptx(text, 32, constants.bound) != 0
         sums = ir.cond(unbounded, add_unbounded, add_bounded, [32] * len(a))
         if self._lowest[2] == 0:
             text = f"mul.rn.f32 $0, $1, {INTEGER_BITS};"
-            outputs = [ir.ptx(text, 32, each) for each in sums]
+            outputs = [ir.ptx(text, 32, x) for x in sums]
             return pack_all(outputs, saturates=True, signed=False)
         low, high = literal(self._lowest[2]), literal(self._lowest[2] + 255)
         text = (
             f"{{ .reg .b32 y; max.f32 y, $1, {low}; min.f32 y, y, {high}; "
             f"add.rn.f32 $0, y, {literal(ROUNDING)}; }}"
         )
-        outputs = [ir.ptx(text, 32, each) for each in sums]
+        outputs = [ir.ptx(text, 32, x) for x in sums]
         return pack_all(outputs, saturates=False, signed=True)
 
 
@@ -192,40 +194,31 @@ _Factors = tuple[list[Value], Value]
 """Values, and what they are multiplied by."""
 
 
-class _Reals(NamedTuple):
-    """A term in float32: values, and the power of two that they lack."""
+def _to_reals(term: Sequence[Byte | Fraction], lowest: int) -> tuple[list[Value], float]:
+    """A term's values in float32, and the power of two that they lack.
 
-    values: list[Value]
-    power: float
-
-    @classmethod
-    def of(cls, term: Sequence[Byte | Fraction], lowest: int) -> "_Reals":
-        bytes_of = [each for each in term if isinstance(each, Byte)]
-        if bytes_of:
-            return cls([_byte_to_float(byte, lowest) for byte in bytes_of], 1.0)
-        fractions = [each.value for each in term if isinstance(each, Fraction)]
-        if lowest:
-            text = f"add.rn.f32 $0, $1, {literal(lowest * FRACTION)};"
-            fractions = [ir.ptx(text, 32, each) for each in fractions]
-        return cls(fractions, 1 / FRACTION)
-
-    def scale_ratio(self, ratio: Value) -> _Factors:
-        """The factors of the term, the ratio scaled: it must be far from the largest float."""
-        return self.values, self._scale(ratio)
-
-    def scale_values(self, ratio: Value) -> _Factors:
-        """The factors of the term, the values scaled."""
-        return [self._scale(value) for value in self.values], ratio
-
-    def _scale(self, x: Value) -> Value:
-        return x if self.power == 1 else ir.ptx(f"mul.rn.f32 $0, $1, {literal(self.power)};", 32, x)
+    A ratio times that power must be far from the largest float.
+    """
+    term_bytes = [x for x in term if isinstance(x, Byte)]
+    if term_bytes:
+        return [_byte_to_float(byte, lowest) for byte in term_bytes], 1.0
+    fractions = [x.value for x in term if isinstance(x, Fraction)]
+    if lowest:
+        text = f"add.rn.f32 $0, $1, {literal(lowest * FRACTION)};"
+        fractions = [ir.ptx(text, 32, x) for x in fractions]
+    return fractions, 1 / FRACTION
 
 
-def _multiply_and_add(a: _Factors, b: _Factors, fixed: Value) -> list[Value]:
-    """a * a's ratio + (b * b's ratio + fixed), each rounded once."""
+def _scale(x: Value, power: float) -> Value:
+    return x if power == 1 else ir.ptx(f"mul.rn.f32 $0, $1, {literal(power)};", 32, x)
+
+
+def _multiply_and_add(factors: Sequence[_Factors], fixed: Value) -> list[Value]:
+    """a * a's ratio + (b * b's ratio + fixed), by two fused multiply-adds."""
     text = "{ .reg .b32 y; fma.rn.f32 y, $2, $4, $5; fma.rn.f32 $0, $1, $3, y; }"
-    pairs = zip(a[0], b[0], strict=True)
-    return [ir.ptx(text, 32, x, y, a[1], b[1], fixed) for x, y in pairs]
+    (left, left_ratio), (right, right_ratio) = factors
+    pairs = zip(left, right, strict=True)
+    return [ir.ptx(text, 32, x, y, left_ratio, right_ratio, fixed) for x, y in pairs]
 
 
 def _to_float(value: Value) -> Value:
@@ -233,7 +226,7 @@ def _to_float(value: Value) -> Value:
 
 
 def bytes_of(words: Sequence[Value]) -> list[Byte]:
-    """The four bytes of each word."""
+    """The four bytes of all words."""
     return [Byte(word, i) for word in words for i in range(4)]
 
 

@@ -43,6 +43,7 @@ _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 # Times this, a float32 is rounded to even, and its bits are a positive integer, or those of a
 # negative one are negative: below 2**23 the product is subnormal.
 INTEGER_BITS = "0f00000001"
+_PRODUCT = "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2;"  # an accumulator, scaled
 FRACTION = 2.0**-8  # of a byte as a float32: the instruction that makes it clamps it to 0 and 1
 
 
@@ -114,8 +115,8 @@ def compute_exact_factor(scales: Scales) -> tuple[Factor, Ratio]:
         f"mul.rn.f64 a, a, {_UNIT}; setp.ge.f64 p, a, {_LARGEST}; cvt.rni.s32.f64 $0, a; "
         f"selp.b32 $0, 1, $0, p; selp.b32 $1, {_ALL_NEAR}, $1, p; }}"
     )
-    given = product, y.mantissa, (constant(127) - shift) << 23  # of a float32, 2**-shift
-    size, rounding = ir.ptx_values(text, [32, 32], given)
+    operands = product, y.mantissa, (constant(127) - shift) << 23  # of a float32, 2**-shift
+    size, rounding = ir.ptx_values(text, [32, 32], operands)
     multiplier = select(sign != 0, constant(0) - size, size)
     return Factor(multiplier, rounding), Ratio(product.to_word(), rest, y.mantissa)
 
@@ -165,16 +166,11 @@ class Requantizer:
         multipliers = [factor.multiplier for factor in factors]
         if self.signed:
             return self.quantize_float32(sums, multipliers)
-        words = [32] * (len(sums) // 4)
-
-        def round_all(round_one: Callable[[Value, Value], Value]) -> list[Value]:
-            return self._pack([round_one(*pair) for pair in zip(sums, multipliers, strict=True)])
-
         return ir.cond(
             self.zero_point == 0,
-            lambda: round_all(self._round_above_zero),
-            lambda: round_all(self._round_above_low),
-            words,
+            lambda: self._round_all(self._round_above_zero, sums, multipliers),
+            lambda: self.quantize_float32(sums, multipliers),
+            [32] * (len(sums) // 4),
         )
 
     def _quantize_exactly(
@@ -198,9 +194,15 @@ class Requantizer:
     def quantize_float32(self, sums: Sequence[Value], multipliers: Sequence[Value]) -> list[Value]:
         """Quantizes in "float32" without the branch of `quantize`, across which no work moves."""
         round_one = self._round if self.signed else self._round_above_low
-        return self._pack([round_one(*pair) for pair in zip(sums, multipliers, strict=True)])
+        return self._round_all(round_one, sums, multipliers)
 
-    def _pack(self, outputs: Sequence[Value]) -> list[Value]:
+    def _round_all(
+        self,
+        round_one: Callable[[Value, Value], Value],
+        sums: Sequence[Value],
+        multipliers: Sequence[Value],
+    ) -> list[Value]:
+        outputs = [round_one(*pair) for pair in zip(sums, multipliers, strict=True)]
         saturates = self.arithmetic == "exact" or not self.signed
         return pack_all(outputs, saturates=saturates, signed=self.signed)
 
@@ -214,37 +216,27 @@ class Requantizer:
         text = "{ .reg .b32 z; cvt.rn.f32.s32 z, $1; "
         text += f"sub.rn.f32 z, z, {literal(ROUNDING)}; mul.rn.f32 $0, z, {literal(FRACTION)}; }}"
         unrounding = ir.ptx(text, 32, self.zero_point)
-        text = (
-            "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; min.NaN.f32 v, v, $3; "
-            f"add.rn.f32 v, v, $4; fma.rn.sat.f32 $0, v, {literal(FRACTION)}, $5; }}"
-        )
+        text = f"{_PRODUCT} min.NaN.f32 v, v, $3; add.rn.f32 v, v, $4; "
+        text += f"fma.rn.sat.f32 $0, v, {literal(FRACTION)}, $5; }}"
         constants = self.high, constant(float_bits(ROUNDING)), unrounding
         pairs = zip(sums, multipliers, strict=True)
         return [ir.ptx(text, 32, *pair, *constants) for pair in pairs]
 
     def _round_above_zero(self, accumulator: Value, multiplier: Value) -> Value:
         """The output before it is clamped, of a zero point 0. NaN, of an infinite one, is 0."""
-        text = (
-            "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
-            f"mul.rn.f32 $0, v, {INTEGER_BITS}; }}"
-        )
+        text = f"{_PRODUCT} mul.rn.f32 $0, v, {INTEGER_BITS}; }}"
         return ir.ptx(text, 32, accumulator, multiplier)
 
     def _round_above_low(self, accumulator: Value, multiplier: Value) -> Value:
         """The output before it is clamped from above. Ties are even without the zero point."""
-        text = (
-            "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
-            f"max.f32 v, v, $3; add.rn.f32 $0, v, {literal(ROUNDING)}; }}"
-        )
+        text = f"{_PRODUCT} max.f32 v, v, $3; add.rn.f32 $0, v, {literal(ROUNDING)}; }}"
         rounded = ir.ptx(text, 32, accumulator, multiplier, self.low)
         return rounded + (self.zero_point - float_bits(ROUNDING))
 
     def _round(self, accumulator: Value, multiplier: Value) -> Value:
         """The output in the lowest byte. Ties are even without the zero point."""
-        text = (
-            "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
-            f"max.f32 v, v, $3; min.f32 v, v, $4; add.rn.f32 $0, v, {literal(ROUNDING)}; }}"
-        )
+        text = f"{_PRODUCT} max.f32 v, v, $3; min.f32 v, v, $4; "
+        text += f"add.rn.f32 $0, v, {literal(ROUNDING)}; }}"
         return ir.ptx(text, 32, accumulator, multiplier, self.low, self.high) + self.zero_point
 
 

@@ -3,16 +3,17 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax import Array
 
 
 class Addend(NamedTuple):
     """The operands of a sum with what a kernel computes; absent ones are None."""
 
     addend: Any
-    addend_scale: Any
-    addend_zero_point: Any
-    sum_scale: Any
-    sum_zero_point: Any
+    addend_scale: Array
+    addend_zero_point: Array | None
+    sum_scale: Array
+    sum_zero_point: Array | None
 
 
 class SumTypes(NamedTuple):

@@ -1,13 +1,11 @@
 """Tiles of a matrix product: their sizes, which block makes which, and the order of columns."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-from dmlax._cuda import wgmma
+from dmlax._cuda import tuning, wgmma
 from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.ir import IntOrValue
 from dmlax._cuda.launch import ThreadBlock
-
-_STAGES_BYTES = 200 * 1024  # of a block that has a multiprocessor to itself
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Sliding:
 class GemmProblem:
     """A matrix product of bytes: left (rows, depth) by the transpose of right (columns, depth).
 
-    Several groups have matrices of their own, of the same sizes.
+    Several groups have different matrices, of equal sizes.
     """
 
     rows: int
@@ -46,9 +44,9 @@ class GemmProblem:
     groups: int = 1
     unsigned: bool = False  # left is uint8, else int8; right is int8
     adds: bool = False  # an addend to the outputs
-    looks_up: bool = False  # each byte of the outputs in a table
+    looks_up: bool = False  # bytes of the outputs in a table
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
-    tables: int = 1  # in which bytes are looked up, each for as many of the columns
+    tables: int = 1  # of bytes, for equal parts of the columns
     gathers: bool = False  # left's rows are windows of an image
     sliding: Sliding | None = None  # these windows, where a tile copies their pixels once
 
@@ -57,11 +55,11 @@ class GemmProblem:
 class Tile(ThreadBlock):
     """The outputs that a thread block makes at once, and its pipeline.
 
-    `warpgroups` of `products` times 64 rows each, and `columns`. A pipeline stage has `depth` bytes
-    of each row; `stages` of them are in shared memory. `blocks` run on a multiprocessor. Where they
-    are `in_flight` the products of a stage run on while those of the next begin. A stage may have
-    several `spans` of `depth` bytes, each a matrix of its own: then threads wait for one another
-    less often.
+    `warpgroups` of `products` times 64 rows, and `columns`. A pipeline stage has `depth` bytes of
+    every row, and shared memory has `stages` of them. `blocks` run on a multiprocessor. If products
+    are `in_flight`, those of a stage run on while those of the next begin. A stage may have several
+    `spans` of `depth` bytes, which are separate matrices: threads then wait for one another less
+    often.
     """
 
     products: int
@@ -84,7 +82,7 @@ class Tile(ThreadBlock):
 
     @property
     def step_depth(self) -> int:
-        """Bytes of each row in a pipeline stage."""
+        """Bytes of a row in a pipeline stage."""
         return self.spans * self.depth
 
     @property
@@ -97,13 +95,13 @@ class Tile(ThreadBlock):
         """Columns side by side that a thread has: the rows of right are permuted for it."""
         return min(self.columns, 64) // 4
 
-    def column_at(self, place: Any) -> Any:
+    def column_at(self, place: IntOrValue) -> IntOrValue:
         """The column at a place of the table, where those of four lanes are side by side."""
         run = self.run
         within = place & (4 * run - 1)
         return (place - within) + ((within >> 2) & 3) * run + (within >> 4) * 4 + (within & 3)
 
-    def column_of(self, row: Any) -> Any:
+    def column_of(self, row: IntOrValue) -> IntOrValue:
         """The column whose right row is at a row of a stage: a thread gets two in every eight."""
         run = self.run
         within = row & (4 * run - 1)
@@ -111,7 +109,7 @@ class Tile(ThreadBlock):
 
     @property
     def rows_at_once(self) -> int:
-        """Rows of a stage that all threads copy at once, a chunk each."""
+        """Rows of a stage that all threads copy at once, one chunk a thread."""
         return self.threads // (self.depth // CHUNK)
 
     @property
@@ -132,7 +130,7 @@ class Schedule:
 
     problem: GemmProblem
     tile: Tile
-    row_tiles: int  # that blocks begin with; each goes on so many further
+    row_tiles: int  # that blocks begin with; a block's next tile is so many further
 
     @classmethod
     def of(cls, problem: GemmProblem, tile: Tile, multiprocessors: int) -> "Schedule":
@@ -155,7 +153,7 @@ class Schedule:
 
     @property
     def summed_depth(self) -> int:
-        """Bytes of each row that are summed: the depth in whole stages."""
+        """Bytes of a row that are summed: the depth in whole stages."""
         return self.steps * self.tile.step_depth
 
     @property
@@ -201,7 +199,7 @@ def _add_spans(problem: GemmProblem, tile: Tile) -> Tile:
     """The tile of a block with a multiprocessor to itself: stages of as many spans as divide."""
     steps = _steps(problem, tile)
     for spans in (4, 3, 2):
-        stages = min(_STAGES_BYTES // (spans * tile.stage_bytes), 4)
+        stages = min(tuning.SPANS_BYTES // (spans * tile.stage_bytes), 4)
         if steps % spans == 0 and steps >= 2 * spans and stages >= 3:
             return replace(tile, spans=spans, stages=stages, blocks=1)
     return tile

@@ -1,30 +1,25 @@
 """dynamic_quantize_linear."""
 
-from typing import Any
-
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import compat, dispatch, eager, requantize
-from dmlax._core.arguments import aval_of, narrow_float64
-from dmlax._core.keywords import name_right_keywords
 from dmlax._cpu import library
-from dmlax._dynamic_quantize import reference, xla
+from dmlax._dynamic_quantize import bind, reference, xla
 from dmlax._dynamic_quantize.cpu import lowering as native_cpu
-from dmlax._dynamic_quantize.plan import RULES, DynamicQuantizePlan, dynamic_quantize_plan
+from dmlax._dynamic_quantize.plan import RULES, DynamicQuantizePlan
 from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
 
 
-def _output_partition(plan: DynamicQuantizePlan, input: Array) -> Any:
+def _output_partition(plan: DynamicQuantizePlan, input: Array) -> DynamicQuantizeLinear:
     """The output is split over a mesh as the input is; the parameters are whole everywhere."""
-    whole: Any = ()
-    split: Any = compat.partition(input)
-    return DynamicQuantizeLinear(split, whole, whole)
+    return DynamicQuantizeLinear._make((compat.partition(input), (), ()))
 
 
 DYNAMIC_QUANTIZE = dispatch.Operator(
     RULES.operator,
+    bind.plan,
     (
         dispatch.kernel("native_cpu", native_cpu.run, library.why_not_for, "cpu"),
         dispatch.Lowering("xla", xla.run),
@@ -35,8 +30,7 @@ DYNAMIC_QUANTIZE = dispatch.Operator(
 )
 
 
-@eager.jit_eager_calls()
-@name_right_keywords
+@eager.public_function(DYNAMIC_QUANTIZE)
 def dynamic_quantize_linear(
     input: ArrayLike,
     /,
@@ -45,7 +39,7 @@ def dynamic_quantize_linear(
     arithmetic: requantize.Arithmetic = "exact",
     implementation: dispatch.Implementation = "auto",
 ) -> DynamicQuantizeLinear:
-    """Quantizes a tensor by the scale and zero point of its own range, correctly rounded.
+    """Quantizes a tensor by the scale and zero point of its range, correctly rounded.
 
     With low the least and high the greatest of 0 and all values, the scale is
     `(high - low) / 255`, a real number rounded once to float32; it is 1 where that is 0. The zero
@@ -84,8 +78,5 @@ def dynamic_quantize_linear(
       >>> y.tolist(), float(scale).hex(), int(zero_point)
       ([0, 100, 255], '0x1.47ae140000000p-7', 100)
     """
-    array = narrow_float64(RULES.to_array("InputTensor", input))
-    RULES.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
-    dtype = RULES.choose_output_dtype(output_dtype, "OutputTensor", None, np.uint8)
-    plan = dynamic_quantize_plan(aval_of(array), dtype, arithmetic)
-    return dispatch.call(DYNAMIC_QUANTIZE, plan, array, implementation)  # type: ignore[no-any-return]
+    plan, operand = DYNAMIC_QUANTIZE.plan(input, output_dtype=output_dtype, arithmetic=arithmetic)
+    return DYNAMIC_QUANTIZE.call(plan, operand, implementation)

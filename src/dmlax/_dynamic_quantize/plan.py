@@ -29,7 +29,7 @@ class DynamicQuantizePlan:
             Aval(np.dtype(np.float32), ()),
             Aval(self.dtype, ()),
         )
-        return DynamicQuantizeLinear(*avals)  # type: ignore[arg-type]  # avals, not arrays
+        return DynamicQuantizeLinear._make(avals)
 
     def notes(self) -> list[str]:
         """The lines that `explain` adds."""

@@ -1,58 +1,49 @@
 """matrix_multiply_integer and its two forms with scales."""
 
-from dataclasses import replace
-from typing import Any
+import functools
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import compat, dispatch, eager, requantize
-from dmlax._core.arguments import Aval, Rules, aval_of
-from dmlax._core.keywords import name_right_keywords
-from dmlax._core.prepared_weights import Prepared
-from dmlax._matmul import reference, xla
+from dmlax._core import dispatch, eager, requantize
+from dmlax._matmul import bind, reference, xla
 from dmlax._matmul.cpu import lowering as native_cpu
 from dmlax._matmul.cuda import lowering as mosaic_gpu
 from dmlax._matmul.plan import (
-    FIELDS,
-    MatrixShape,
+    INTEGER_RULES,
+    QUANTIZED_RULES,
+    TO_FLOAT_RULES,
     Product,
-    ProductPlan,
-    check_b_zero_point,
-    matrix_shape,
     output_partition,
-    product_plan,
 )
-from dmlax._matmul.prepare import pack_constant, to_b_zero_point
 from dmlax._matmul.prepared_matrix import PreparedMatrix
 
-_INTEGER = Rules("matrix_multiply_integer")
-_QUANTIZED = Rules("quantized_linear_matrix_multiply")
-_TO_FLOAT = Rules("matrix_multiply_integer_to_float")
-_DEAD_COLUMN = "a dead column has scale 1 and zeros"
 _LOWERINGS = (
     dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
     dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
     dispatch.Lowering("xla", xla.run),
     dispatch.Lowering("reference", reference.run),
 )
-INTEGER, QUANTIZED = (
-    dispatch.Operator(rules.operator, _LOWERINGS, partition=output_partition)
-    for rules in (_INTEGER, _QUANTIZED)
+INTEGER = dispatch.Operator(
+    INTEGER_RULES.operator, bind.plan_integer, _LOWERINGS, partition=output_partition
+)
+QUANTIZED = dispatch.Operator(
+    QUANTIZED_RULES.operator,
+    functools.partial(bind.plan, QUANTIZED_RULES),
+    _LOWERINGS,
+    partition=output_partition,
 )
 TO_FLOAT = dispatch.Operator(
-    _TO_FLOAT.operator, _LOWERINGS, tangent=xla.to_float_tangent, partition=output_partition
+    TO_FLOAT_RULES.operator,
+    functools.partial(bind.plan, TO_FLOAT_RULES, output_dtype=jnp.float32),
+    _LOWERINGS,
+    tangent=xla.to_float_tangent,
+    partition=output_partition,
 )
 
 
-def _leaves(b: Any) -> tuple[Any, ...]:
-    return b.arrays if isinstance(b, PreparedMatrix) else ()
-
-
-@eager.jit_eager_calls(*Product._fields, leaves=_leaves)
-@name_right_keywords
+@eager.public_function(INTEGER, *Product._fields, leaves=bind.leaves)
 def matrix_multiply_integer(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,
@@ -101,13 +92,11 @@ def matrix_multiply_integer(
       >>> dmlax.matrix_multiply_integer(a, b, a_zero_point=1).tolist()
       [[8, -8], [270, -270]]
     """
-    arguments = Product(a, b, a_zero_point, b_zero_point)
-    plan, operands = _bind(_INTEGER, arguments)
-    return dispatch.call(INTEGER, plan, operands, implementation)  # type: ignore[no-any-return]
+    plan, operands = INTEGER.plan(a, b, a_zero_point=a_zero_point, b_zero_point=b_zero_point)
+    return INTEGER.call(plan, operands, implementation)
 
 
-@eager.jit_eager_calls(*Product._fields, leaves=_leaves)
-@name_right_keywords
+@eager.public_function(QUANTIZED, *Product._fields, leaves=bind.leaves)
 def quantized_linear_matrix_multiply(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,
@@ -177,24 +166,23 @@ def quantized_linear_matrix_multiply(
       >>> y.tolist()
       [[3], [5], [101]]
     """
-    arguments = Product(
+    plan, operands = QUANTIZED.plan(
         a,
         b,
-        a_zero_point,
-        b_zero_point,
         bias,
-        a_scale,
-        b_scale,
-        output_scale,
-        output_zero_point,
+        a_scale=a_scale,
+        b_scale=b_scale,
+        output_scale=output_scale,
+        a_zero_point=a_zero_point,
+        b_zero_point=b_zero_point,
+        output_zero_point=output_zero_point,
+        output_dtype=output_dtype,
+        arithmetic=arithmetic,
     )
-    _QUANTIZED.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
-    plan, operands = _bind(_QUANTIZED, arguments, arithmetic, output_dtype)
-    return dispatch.call(QUANTIZED, plan, operands, implementation)  # type: ignore[no-any-return]
+    return QUANTIZED.call(plan, operands, implementation)
 
 
-@eager.jit_eager_calls(*Product._fields, leaves=_leaves)
-@name_right_keywords
+@eager.public_function(TO_FLOAT, *Product._fields, leaves=bind.leaves)
 def matrix_multiply_integer_to_float(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,
@@ -258,92 +246,15 @@ def matrix_multiply_integer_to_float(
       >>> dmlax.matrix_multiply_integer_to_float(a, b, a_scale=0.5, b_scale=0.25).tolist()
       [[-2.0]]
     """
-    arguments = Product(a, b, a_zero_point, b_zero_point, bias, a_scale, b_scale)
-    _TO_FLOAT.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
-    plan, operands = _bind(_TO_FLOAT, arguments, arithmetic, output_dtype)
-    return dispatch.call(TO_FLOAT, plan, operands, implementation)  # type: ignore[no-any-return]
-
-
-def _bind(
-    rules: Rules,
-    arguments: Product,
-    arithmetic: requantize.Arithmetic = "exact",
-    output_dtype: Any = None,
-) -> tuple[ProductPlan, Product]:
-    """Converts arrays to their canonical forms, and plans the call."""
-    a = rules.to_array(FIELDS.a, arguments.a)
-    rules.expect_dtype(FIELDS.a, aval_of(a), jnp.int8, jnp.uint8)
-    shape, b, prepared = _matrix(rules, arguments)
-    dtype = _output_dtype(rules, arguments, a, output_dtype)
-    operands = _operands(rules, arguments, a, b, shape, dtype)
-    avals = Product(*map(_aval, operands._replace(b=None)))
-    if compat.is_constant_of_trace(arguments.b, a):
-        check_b_zero_point(rules, shape, avals.b_zero_point)
-        packed = pack_constant(shape, b, operands.b_zero_point)
-        operands = operands._replace(b=packed, b_zero_point=None)
-    plan = product_plan(rules, avals, shape, prepared, dtype, arithmetic)
-    scales = operands.a_scale, operands.b_scale, operands.output_scale
-    has_bias = operands.bias is not None
-    threshold = requantize.threshold_of_constants(scales, a, arithmetic, has_bias)
-    if has_bias and requantize.saturates_beyond_int32(scales, a):
-        plan = replace(plan, steep=True)
-    return plan, operands._replace(threshold=threshold)
-
-
-def _aval(array: Any) -> Aval | None:
-    return None if array is None else aval_of(array)
-
-
-def _output_dtype(rules: Rules, arguments: Product, a: Any, asked: Any) -> np.dtype:
-    if rules is _QUANTIZED:
-        zero_point = arguments.output_zero_point
-        return rules.choose_output_dtype(asked, FIELDS.output_zero_point, zero_point, a.dtype)
-    return rules.choose_float_dtype(asked) if rules is _TO_FLOAT else np.dtype(np.int32)
-
-
-def _matrix(
-    rules: Rules, arguments: Product
-) -> tuple[MatrixShape, Array | np.ndarray | Prepared, tuple[Aval | None, ...] | None]:
-    """Takes the right matrix, raw or prepared, and the avals of a prepared one's arrays."""
-    b = arguments.b
-    if not isinstance(b, PreparedMatrix):
-        array = rules.to_array(FIELDS.b, b)
-        return matrix_shape(rules, aval_of(array)), array, None
-    again = "is given again: the prepared matrix holds it"
-    rules.expect(arguments.b_zero_point is None, "option", FIELDS.b_zero_point, again)
-    leaves: list[Any] = [x if x is None else rules.to_array(FIELDS.b, x) for x in b.arrays]
-    return b.weights, Prepared(*leaves), tuple(map(_aval, leaves))
-
-
-def _operands(
-    rules: Rules,
-    arguments: Product,
-    a: Array | np.ndarray,
-    b: Array | np.ndarray | Prepared,
-    shape: MatrixShape,
-    dtype: np.dtype,
-) -> Product:
-    """Converts every parameter to an array; weakly typed ones take their tensor's dtype."""
-    found: dict[str, Any] = {
-        "a_zero_point": rules.to_parameter(FIELDS.a_zero_point, arguments.a_zero_point, a.dtype),
-        "b_zero_point": to_b_zero_point(rules, shape, arguments.b_zero_point),
-    }
-    if rules is _QUANTIZED:
-        found["bias"] = rules.to_parameter(FIELDS.bias, arguments.bias, jnp.int32)
-        found["output_zero_point"] = rules.to_parameter(
-            FIELDS.output_zero_point, arguments.output_zero_point, dtype
-        )
-    elif rules is _TO_FLOAT:
-        found["bias"] = rules.to_parameter(FIELDS.bias, arguments.bias, dtype)
-    for name in _SCALES[rules.operator]:
-        remedy = _DEAD_COLUMN if name == "b_scale" else ""
-        field, value = getattr(FIELDS, name), getattr(arguments, name)
-        found[name] = rules.to_scale(field, value, jnp.float32, remedy)
-    return Product(a, b, **found)
-
-
-_SCALES = {
-    _INTEGER.operator: (),
-    _QUANTIZED.operator: ("a_scale", "b_scale", "output_scale"),
-    _TO_FLOAT.operator: ("a_scale", "b_scale"),
-}
+    plan, operands = TO_FLOAT.plan(
+        a,
+        b,
+        bias,
+        a_scale=a_scale,
+        b_scale=b_scale,
+        a_zero_point=a_zero_point,
+        b_zero_point=b_zero_point,
+        output_dtype=output_dtype,
+        arithmetic=arithmetic,
+    )
+    return TO_FLOAT.call(plan, operands, implementation)

@@ -9,11 +9,11 @@ from jax import Array
 
 from dmlax._core import requantize
 from dmlax._core.arguments import expand_rank
-from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.plan import Operands, ProductPlan
 from dmlax._matmul.prepare import as_parameter
 
 
-def epilogue(plan: ProductPlan, operands: Product) -> Callable[[Array], Array]:
+def epilogue(plan: ProductPlan, operands: Operands) -> Callable[[Array], Array]:
     """Returns sums (..., M, N) -> output."""
     rank = len(plan.batch) + 2
 
@@ -50,9 +50,9 @@ def as_int32(parameter: Array | None, rank: int) -> Array:
 
 def has_column_epilogue(plan: ProductPlan) -> bool:
     """True if scales and the output's zero point are one value or one per column, as the bias."""
-    given = plan.operands
-    single = (given.a_scale, given.output_scale, given.output_zero_point)
-    per_column = (given.b_scale, given.bias)
+    operands = plan.operands
+    single = (operands.a_scale, operands.output_scale, operands.output_zero_point)
+    per_column = (operands.b_scale, operands.bias)
     vector = len(plan.matrix.matrix.shape) == 1
     return all(aval is None or aval.size == 1 for aval in single) and all(
         aval is None or aval.size == 1 or (not vector and aval.size == aval.shape[-1])

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +11,11 @@ from jax import Array
 
 from dmlax._core import compat
 from dmlax._core.arguments import (
+    ABSENT,
     Aval,
+    OptionalT,
     Rules,
+    T,
     are_same,
     broadcast_shapes,
     broadcasts_to,
@@ -20,9 +23,12 @@ from dmlax._core.arguments import (
     is_static,
 )
 from dmlax._core.panels import Packing, PanelShape
+from dmlax._core.prepared_weights import Prepared, check_arrays
 from dmlax._core.requantize import Arithmetic
-from dmlax.errors import Code
 
+INTEGER_RULES = Rules("matrix_multiply_integer")
+QUANTIZED_RULES = Rules("quantized_linear_matrix_multiply")
+TO_FLOAT_RULES = Rules("matrix_multiply_integer_to_float")
 _EIGHT_BITS = (jnp.int8, jnp.uint8)
 _INT32_MAX = 2**31 - 1
 
@@ -56,27 +62,30 @@ class MatrixShape(NamedTuple):
     @property
     def packed(self) -> tuple[int, ...]:
         """The sizes of a prepared one's bytes."""
-        own = self.panels.packed if self.packing == "panels" else (self.columns, self.depth)
-        return *self.batch, *own
+        sizes = self.panels.packed if self.packing == "panels" else (self.columns, self.depth)
+        return *self.batch, *sizes
 
     def __str__(self) -> str:
         return str(self.matrix)
 
 
-class Product(NamedTuple):
+class Product(NamedTuple, Generic[T, OptionalT]):
     """The operands of all matrix products; absent ones are None."""
 
-    a: Any
-    b: Any
-    a_zero_point: Any = None
-    b_zero_point: Any = None
-    bias: Any = None
-    a_scale: Any = None
-    b_scale: Any = None
-    output_scale: Any = None
-    output_zero_point: Any = None
-    threshold: Any = None  # of known scales: for the lowerings to XLA
+    a: T
+    b: T
+    a_zero_point: OptionalT = ABSENT
+    b_zero_point: OptionalT = ABSENT
+    bias: OptionalT = ABSENT
+    a_scale: OptionalT = ABSENT
+    b_scale: OptionalT = ABSENT
+    output_scale: OptionalT = ABSENT
+    output_zero_point: OptionalT = ABSENT
+    threshold: OptionalT = ABSENT  # of known scales: for the lowerings to XLA
 
+
+Operands = Product[Any, Any]  # `b` is an array or `Prepared`; parameters are as the plan says
+Avals = Product[Aval, Aval | None]
 
 FIELDS = Product(
     a="ATensor",
@@ -95,7 +104,7 @@ FIELDS = Product(
 class ProductPlan:
     """Everything static that a lowering reads."""
 
-    operands: Product  # of Aval or None
+    operands: Avals
     matrix: MatrixShape
     prepared: bool
     arithmetic: Arithmetic
@@ -106,9 +115,7 @@ class ProductPlan:
     @property
     def input(self) -> Aval:
         """The left matrix's dtype and shape."""
-        aval = self.operands.a
-        assert isinstance(aval, Aval)
-        return aval
+        return self.operands.a
 
     @property
     def rows(self) -> int:
@@ -208,23 +215,18 @@ def check_b_zero_point(rules: Rules, shape: MatrixShape, zero_point: Aval | None
 
 def check_prepared(rules: Rules, shape: MatrixShape, arrays: Sequence[Aval | None]) -> None:
     """Checks a prepared matrix's bytes, sums and zero point, a tree anyone may change."""
-    packed, sums, zero_point = arrays
-    wanted_bytes = Aval(np.dtype(np.int8), shape.packed)
-    wanted_sums = Aval(np.dtype(np.int32), (*shape.batch, shape.columns))
-    for name, found, wanted in (("packed", packed, wanted_bytes), ("sums", sums, wanted_sums)):
-        if found != wanted:
-            code: Code = "data_type" if found is None or found.dtype != wanted.dtype else "sizes"
-            stacked = found is not None and found.shape[1:] == wanted.shape
-            remedy = "; map over stacked matrices with jax.vmap or lax.scan" if stacked else ""
-            message = f"is prepared, its {name} is {found}, expected {wanted} for {shape}"
-            rules.fail(code, FIELDS.b, message + remedy)
+    *packed_and_sums, zero_point = arrays
+    packed = Aval(np.dtype(np.int8), shape.packed)
+    sums = Aval(np.dtype(np.int32), (*shape.batch, shape.columns))
+    expected = (packed,), (sums,)
+    check_arrays(rules, FIELDS.b, "matrices", shape, packed_and_sums, expected)
     check_b_zero_point(rules, shape, zero_point)
 
 
 @functools.lru_cache(maxsize=4096)
 def product_plan(
     rules: Rules,
-    operands: Product,
+    operands: Avals,
     matrix: MatrixShape,
     prepared: tuple[Aval | None, ...] | None,
     output_dtype: np.dtype,
@@ -256,7 +258,7 @@ def _broadcast_batch(rules: Rules, a: Aval, matrix: MatrixShape) -> tuple[int, .
 
 def _check_parameters(
     rules: Rules,
-    operands: Product,
+    operands: Avals,
     matrix: MatrixShape,
     rows: tuple[int, ...],
     output: Aval,
@@ -281,7 +283,7 @@ def _check_parameters(
         else:
             _check_per_row(rules, field, parameter, sizes)
     if operands.bias is not None:
-        _check_bias(rules, operands, output)
+        _check_bias(rules, operands.bias, operands.output_scale is not None, output)
 
 
 def _check_per_column(rules: Rules, field: str, parameter: Aval, matrix: MatrixShape) -> None:
@@ -300,9 +302,7 @@ def _check_per_row(rules: Rules, field: str, parameter: Aval, sizes: tuple[int, 
     rules.expect(good, "sizes", field, f"is {parameter}, expected {wanted}{flat}")
 
 
-def _check_bias(rules: Rules, operands: Product, output: Aval) -> None:
-    bias = operands.bias
-    quantized = operands.output_scale is not None
+def _check_bias(rules: Rules, bias: Aval, quantized: bool, output: Aval) -> None:
     rules.expect_dtype(FIELDS.bias, bias, jnp.int32 if quantized else output.dtype)
     wanted = f"a shape that broadcasts to the output {output}"
     good = broadcasts_to(bias.shape, output.shape)
@@ -319,7 +319,7 @@ def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return all(are_same(size, 1) for size in shape[:more]) and broadcasts_to(shape[more:], wanted)
 
 
-def output_partition(plan: ProductPlan, operands: Product) -> tuple[Any, ...]:
+def output_partition(plan: ProductPlan, operands: Operands) -> compat.Partition:
     """The output is split over a mesh as the rows of `a` and the columns of `b` are."""
     axes: list[Any] = [None] * len(plan.output.shape)
     a = compat.partition(operands.a)
@@ -337,8 +337,8 @@ def output_partition(plan: ProductPlan, operands: Product) -> tuple[Any, ...]:
     return tuple(axes)
 
 
-def _partition_of_columns(plan: ProductPlan, b: Any) -> Any:
+def _partition_of_columns(plan: ProductPlan, b: Array | Prepared) -> Any:
     """The mesh axes that split N."""
-    if hasattr(b, "packed"):
+    if isinstance(b, Prepared):
         return compat.partition(b.packed)[-2] if plan.matrix.packing == "rows" else None
     return compat.partition(b)[-1]

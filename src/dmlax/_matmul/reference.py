@@ -6,11 +6,11 @@ from jax import Array, lax
 from dmlax._core.arguments import expand_rank
 from dmlax._core.byte_packing import rebase_of
 from dmlax._matmul.epilogue import as_int32, epilogue
-from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.plan import Operands, ProductPlan
 from dmlax._matmul.prepare import as_rows
 
 
-def run(plan: ProductPlan, operands: Product) -> Array:
+def run(plan: ProductPlan, operands: Operands) -> Array:
     """`jnp.matmul` of int32 less the zero points, then bias and requantization."""
     rank = len(plan.batch) + 2
     a = expand_rank(jnp.atleast_2d(operands.a).astype(jnp.int32), rank)
@@ -21,7 +21,7 @@ def run(plan: ProductPlan, operands: Product) -> Array:
     return epilogue(plan, operands)(sums).reshape(plan.output.shape)
 
 
-def _matrix(plan: ProductPlan, operands: Product) -> tuple[Array, Array | None]:
+def _matrix(plan: ProductPlan, operands: Operands) -> tuple[Array, Array | None]:
     """The right matrix (..., K, N) as int32, and its zero point."""
     b, matrix, prepared = operands.b, plan.matrix, as_rows(plan, operands)
     if prepared is not None:

@@ -16,23 +16,23 @@ from dmlax._core import compat
 from dmlax._core.arguments import Aval, expand_rank, structs
 from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
 from dmlax._matmul.epilogue import as_int32, epilogue
-from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.plan import Operands, ProductPlan
 from dmlax._matmul.prepare import as_parameter, as_rows
 
 # CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
 _CONTRACTION = 16
 
 
-def run(plan: ProductPlan, operands: Product) -> Array:
+def run(plan: ProductPlan, operands: Operands) -> Array:
     """One product, padded on CUDA."""
-    own = {platform: functools.partial(_multiply, plan, False) for platform in ("cpu", "tpu")}
+    unpadded = {platform: functools.partial(_multiply, plan, False) for platform in ("cpu", "tpu")}
     padded = functools.partial(_multiply, plan, True)
-    return compat.by_platform(operands, structs(plan.output), padded, own)
+    return compat.by_platform(operands, structs(plan.output), padded, unpadded)
 
 
-def to_float_tangent(plan: ProductPlan, operands: Product, tangents: Product) -> Array:
+def to_float_tangent(plan: ProductPlan, operands: Operands, tangents: Operands) -> Array:
     """The derivative in both scales and the bias: sums * d(a_scale * b_scale) + d(bias)."""
-    unscaled = {"a_scale": None, "b_scale": None, "bias": None}
+    unscaled: dict[str, Any] = {"a_scale": None, "b_scale": None, "bias": None}
     sums_plan = dataclasses.replace(
         plan,
         operands=plan.operands._replace(**unscaled),
@@ -61,13 +61,8 @@ class _Matrix(NamedTuple):
     sums: Array  # int32 (..., 1, N), of its columns
     zero_point: Array | None  # int32, of these values; None is 0
 
-    @property
-    def depth_axis(self) -> int:
-        """The axis of K."""
-        return self.values.ndim - (1 if self.packed else 2)
 
-
-def _multiply(plan: ProductPlan, padded: bool, operands: Product) -> Array:
+def _multiply(plan: ProductPlan, padded: bool, operands: Operands) -> Array:
     a = to_int8(jnp.atleast_2d(operands.a))
     b = _matrix(plan, operands)
     sums = _multiply_padded(plan, a, b) if padded else _multiply_batch(plan, a, b)
@@ -80,10 +75,10 @@ def _multiply(plan: ProductPlan, padded: bool, operands: Product) -> Array:
     return output
 
 
-def _matrix(plan: ProductPlan, operands: Product) -> _Matrix:
+def _matrix(plan: ProductPlan, operands: Operands) -> _Matrix:
     b, matrix, prepared = operands.b, plan.matrix, as_rows(plan, operands)
     rebase = rebase_of(matrix.matrix.dtype)
-    zero_point: Any = operands.b_zero_point if prepared is None else prepared.zero_point
+    zero_point: Array | None = operands.b_zero_point if prepared is None else prepared.zero_point
     rank = len(plan.batch) + 2
     zero = None if zero_point is None and not rebase else as_int32(zero_point, rank) - rebase
     if prepared is not None:
@@ -94,14 +89,14 @@ def _matrix(plan: ProductPlan, operands: Product) -> _Matrix:
 
 def _multiply_padded(plan: ProductPlan, a: Array, b: _Matrix) -> Array:
     missing = -plan.depth % _CONTRACTION
-    values = _pad(b.values, missing, b.depth_axis)
+    values = _pad(b.values, missing, b.values.ndim - (1 if b.packed else 2))
     sums = _multiply_batch(plan, _pad(a, missing, a.ndim - 1), b._replace(values=values))
-    # CUDA's short products lose a constant that is added to each of them, if they see it.
+    # CUDA's short products lose a constant that is added to them, if they see it.
     barred: Array = lax.optimization_barrier(sums)
     return barred
 
 
-def _pad(x: Array, count: Any, axis: int) -> Array:
+def _pad(x: Array, count: int, axis: int) -> Array:
     """Zeros after an axis; a symbolic count may be 0."""
     return x if isinstance(count, int) and count == 0 else pad_end(x, count, axis=axis)
 

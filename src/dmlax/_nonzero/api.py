@@ -2,28 +2,25 @@
 
 from typing import Any
 
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmlax._core import compat, dispatch, eager
-from dmlax._core.arguments import aval_of
-from dmlax._core.keywords import name_right_keywords
-from dmlax._nonzero import reference, xla
+from dmlax._core import dispatch, eager
+from dmlax._nonzero import bind, reference, xla
 from dmlax._nonzero.cpu import lowering as native_cpu
 from dmlax._nonzero.cuda import lowering as mosaic_gpu
-from dmlax._nonzero.plan import RULES, NonzeroPlan, nonzero_plan
+from dmlax._nonzero.plan import RULES, NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
 
-def _replicated(plan: NonzeroPlan, input: Array) -> Any:
-    """Shardings of both outputs, which are whole on every device."""
-    whole: Any = ()
-    return NonzeroCoordinates(whole, whole)
+def _replicated(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
+    """Returns the partitions of both outputs, which are whole on every device."""
+    return NonzeroCoordinates._make(((), ()))
 
 
 NONZERO = dispatch.Operator(
     RULES.operator,
+    bind.plan,
     (
         dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
@@ -34,8 +31,7 @@ NONZERO = dispatch.Operator(
 )
 
 
-@eager.jit_eager_calls()
-@name_right_keywords
+@eager.public_function(NONZERO)
 def nonzero_coordinates(
     input: ArrayLike,
     /,
@@ -89,27 +85,11 @@ def nonzero_coordinates(
       >>> int(count), coordinates.tolist()
       (2, [[0, 1], [1, 1], [0, 0], [0, 0]])
     """
-    array = RULES.to_array("InputTensor", input)
-    if size is not None:
-        size = RULES.to_integer("size", size, 0, 2**32 - 1)
-    if coordinate_rank is not None:
-        coordinate_rank = RULES.to_integer("coordinate_rank", coordinate_rank, 0)
-    fill_value = RULES.to_integer("fill_value", fill_value, 0, 2**32 - 1)
-    devices = 1 if axis_name is None else compat.axis_size(axis_name)
-    options = (size, coordinate_rank, fill_value, axis_name, devices)
-    plan = nonzero_plan(aval_of(array), *options)
-    if (narrow := _narrow(array)) is not array:
-        array, plan = narrow, nonzero_plan(aval_of(narrow), *options)
-    return dispatch.call(NONZERO, plan, array, implementation)  # type: ignore[no-any-return]
-
-
-def _narrow(array: Array | np.ndarray) -> Array | np.ndarray:
-    """Tests a 64-bit NumPy array for zeros if JAX would narrow it, since narrowing makes zeros."""
-    if not isinstance(array, np.ndarray) or compat.canonical_dtype(array.dtype) == array.dtype:
-        return array
-    if array.dtype.kind not in "iuf":
-        return array
-    magnitude = np.ascontiguousarray(array).view(np.uint64).reshape(array.shape)
-    if array.dtype.kind == "f":
-        magnitude = magnitude << np.uint64(1)
-    return np.asarray(magnitude != 0)
+    plan, operand = NONZERO.plan(
+        input,
+        size=size,
+        coordinate_rank=coordinate_rank,
+        fill_value=fill_value,
+        axis_name=axis_name,
+    )
+    return NONZERO.call(plan, operand, implementation)

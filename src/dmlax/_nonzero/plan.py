@@ -2,8 +2,8 @@
 
 import functools
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,23 +29,18 @@ class NonzeroPlan:
     size: int
     coordinate_rank: int
     fill_value: int
-    axis_name: Any
+    axis_name: Hashable
     axis_size: int
 
     @property
-    def count(self) -> Any:
-        """The count's dtype and shape."""
-        return Aval(np.dtype(np.uint32), ())
-
-    @property
-    def coordinates(self) -> Any:
+    def coordinates(self) -> Aval:
         """The coordinates' dtype and shape."""
         return Aval(np.dtype(np.uint32), (self.size, self.coordinate_rank))
 
     @property
     def output(self) -> NonzeroCoordinates:
         """The dtypes and shapes of the result."""
-        return NonzeroCoordinates(self.count, self.coordinates)
+        return NonzeroCoordinates._make((Aval(np.dtype(np.uint32), ()), self.coordinates))
 
     @property
     def elements(self) -> int:
@@ -57,7 +52,7 @@ class NonzeroPlan:
         return []
 
     def __str__(self) -> str:
-        return f"{self.input} -> {self.count}, {self.coordinates}"
+        return f"{self.input} -> {self.output.count}, {self.coordinates}"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -66,7 +61,7 @@ def nonzero_plan(
     size: int | None,
     coordinate_rank: int | None,
     fill_value: int,
-    axis_name: Any,
+    axis_name: Hashable,
     axis_size: int,
 ) -> NonzeroPlan:
     """Checks the call and fills in the defaults."""

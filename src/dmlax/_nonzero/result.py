@@ -28,9 +28,9 @@ class NonzeroCoordinates(NamedTuple):
         """
         rows = self.coordinates.shape[:-1]
         row = lax.broadcasted_iota(jnp.uint32, rows, len(rows) - 1)
-        found = row < jnp.expand_dims(self.count, -1)
+        is_element = row < jnp.expand_dims(self.count, -1)
         columns = jnp.moveaxis(self.coordinates, -1, 0)
-        return tuple(jnp.where(found, column, _OUTSIDE) for column in columns)
+        return tuple(jnp.where(is_element, column, _OUTSIDE) for column in columns)
 
 
 compat.serialise_namedtuple(NonzeroCoordinates, "dmlax.NonzeroCoordinates")

@@ -8,17 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import compat, float_bits
+from dmlax._core import compat, float_bits, tuning
 from dmlax._core.arguments import is_static
 from dmlax._core.byte_packing import pad_end
 from dmlax._nonzero.plan import NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
 _LANES = 32
-# Elements scattered at a time: on a CPU what stays in its caches, elsewhere all there are.
-_CPU_CHUNK = 1 << 20
-_CHUNK = 1 << 30
-_SYMBOLIC_CHUNK = 1 << 16  # where the number is known only to the program
 
 
 class _Words(NamedTuple):
@@ -33,16 +29,16 @@ def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
     """Packs, compacts flat indices, and takes them apart into coordinates."""
     words = _pack(plan, input)
     if not is_static(words.bits.shape):
-        flat, count = _compact(plan, _SYMBOLIC_CHUNK, words)
-    elif words.bits.size <= _CPU_CHUNK // _LANES:
-        flat, count = _compact(plan, _CHUNK, words)
+        flat, count = _compact(plan, tuning.SYMBOLIC_SCATTERED, words)
+    elif words.bits.size <= tuning.CPU_SCATTERED // _LANES:
+        flat, count = _compact(plan, tuning.SCATTERED, words)
     else:
         outputs = jax.ShapeDtypeStruct((plan.size,), np.uint32), jax.ShapeDtypeStruct((), np.uint32)
         flat, count = compat.by_platform(
             words,
             outputs,
-            functools.partial(_compact, plan, _CHUNK),
-            {"cpu": functools.partial(_compact, plan, _CPU_CHUNK)},
+            functools.partial(_compact, plan, tuning.SCATTERED),
+            {"cpu": functools.partial(_compact, plan, tuning.CPU_SCATTERED)},
         )
     return NonzeroCoordinates(count, _coordinates(plan, flat, count))
 
@@ -52,7 +48,8 @@ def _pack(plan: NonzeroPlan, input: Array) -> _Words:
     local = input.size
     count = -(-local // _LANES)
     if not is_static(input.shape):
-        count = -(-local // _SYMBOLIC_CHUNK) * (_SYMBOLIC_CHUNK // _LANES)  # whole chunks
+        chunks = -(-local // tuning.SYMBOLIC_SCATTERED)
+        count = chunks * (tuning.SYMBOLIC_SCATTERED // _LANES)
     nonzero = float_bits.is_nonzero(input).reshape(-1)
     nonzero = pad_end(nonzero, count * _LANES - local).reshape(count, _LANES)
     lanes = lax.broadcasted_iota(jnp.uint32, (1, _LANES), 1)
@@ -66,7 +63,7 @@ def _pack(plan: NonzeroPlan, input: Array) -> _Words:
     everyone = jnp.zeros((plan.axis_size, count), jnp.uint32).at[device].set(words)
     offsets = jnp.arange(plan.axis_size, dtype=jnp.uint32)[:, None] * local
     words = lax.psum(everyone, plan.axis_name).reshape(-1)
-    first, last = ((offsets + each[None]).reshape(-1) for each in (first, last))
+    first, last = ((offsets + indices[None]).reshape(-1) for indices in (first, last))
     return _Words(words, first, last)
 
 

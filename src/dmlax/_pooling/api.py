@@ -1,59 +1,45 @@
 """The average poolings of quantized tensors, and max_pooling of 8 bits."""
 
+import functools
 from collections.abc import Sequence
-from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, eager, requantize
-from dmlax._core.arguments import Rules, aval_of, to_integers
-from dmlax._core.keywords import name_right_keywords
 from dmlax._cpu import library
-from dmlax._pooling import reference, xla
+from dmlax._pooling import bind, reference, xla
 from dmlax._pooling.cpu import lowering as native_cpu
 from dmlax._pooling.cuda import lowering as mosaic_gpu
 from dmlax._pooling.plan import (
-    FIELDS,
-    Kind,
-    Layouts,
-    Options,
+    AVERAGE_RULES,
+    GLOBAL_RULES,
+    MAX_RULES,
     Pooling,
-    PoolingPlan,
-    Windows,
     output_partition,
-    parse_layouts,
-    pooling_plan,
 )
 
-_AVERAGE = Rules("quantized_linear_average_pooling")
-_GLOBAL = Rules("quantized_linear_global_average_pooling")
-_MAX = Rules("max_pooling")
-
-
-def _operator(
-    rules: Rules, kernels: tuple[dispatch.Lowering, ...], fast: Any, definition: Any
-) -> dispatch.Operator:
-    lowerings = dispatch.Lowering("xla", fast), dispatch.Lowering("reference", definition)
-    return dispatch.Operator(rules.operator, (*kernels, *lowerings), partition=output_partition)
-
-
-_AVERAGE_ON_CPU, _MAX_ON_CPU = (
-    dispatch.kernel("native_cpu", run, library.why_not_for, "cpu")
-    for run in (native_cpu.average, native_cpu.maximum)
-)
-_MAX_ON_GPU = dispatch.kernel("mosaic_gpu", mosaic_gpu.maximum, mosaic_gpu.why_not, "cuda")
+_NATIVE_CPU = dispatch.kernel("native_cpu", native_cpu.run, library.why_not_for, "cpu")
+_MOSAIC_GPU = dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda")
+_GENERAL = dispatch.Lowering("xla", xla.run), dispatch.Lowering("reference", reference.run)
 AVERAGE, GLOBAL = (
-    _operator(rules, (_AVERAGE_ON_CPU,), xla.average, reference.average)
-    for rules in (_AVERAGE, _GLOBAL)
+    dispatch.Operator(
+        rules.operator,
+        functools.partial(bind.plan, rules),
+        (_NATIVE_CPU, *_GENERAL),
+        partition=output_partition,
+    )
+    for rules in (AVERAGE_RULES, GLOBAL_RULES)
 )
-MAX = _operator(_MAX, (_MAX_ON_CPU, _MAX_ON_GPU), xla.maximum, reference.maximum)
+MAX = dispatch.Operator(
+    MAX_RULES.operator,
+    functools.partial(bind.plan, MAX_RULES),
+    (_NATIVE_CPU, _MOSAIC_GPU, *_GENERAL),
+    partition=output_partition,
+)
 
 
-@eager.jit_eager_calls(*Pooling._fields)
-@name_right_keywords
+@eager.public_function(AVERAGE, *Pooling._fields)
 def quantized_linear_average_pooling(
     input: ArrayLike,
     /,
@@ -69,7 +55,7 @@ def quantized_linear_average_pooling(
     input_zero_point: ArrayLike | None = None,
     output_zero_point: ArrayLike | None = None,
     output_dtype: DTypeLike | None = None,
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
     arithmetic: requantize.Arithmetic = "exact",
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
@@ -82,11 +68,11 @@ def quantized_linear_average_pooling(
 
     Args:
       input: int8 or uint8, (N, C, spatial ...) of rank 3 to 5, or as `dimension_numbers` says.
-      window_size: elements of a window, one integer or one for each spatial axis.
-      strides: the step between windows, likewise; default 1.
-      start_padding: elements before each spatial axis; default 0.
-      end_padding: elements after each spatial axis; default 0.
-      dilations: the step between a window's elements; default 1.
+      window_size: elements of a window, one integer or one per spatial axis.
+      strides: the step between windows, as `window_size`; default 1.
+      start_padding: elements before the spatial axes, as `window_size`; default 0.
+      end_padding: elements after the spatial axes, as `window_size`; default 0.
+      dilations: the step between a window's elements, as `window_size`; default 1.
       include_padding: True if n counts padded elements. Else n is smaller at the border; where it
         is 0, the result is the output zero point.
       input_scale: float32, one value or one per channel, as all scales finite and not zero.
@@ -101,8 +87,8 @@ def quantized_linear_average_pooling(
       implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
-      int8 or uint8, (N, C, spatial ...), each `(size + start + end - span) // stride + 1`, where
-      span is `(window - 1) * dilation + 1`.
+      int8 or uint8, (N, C, spatial ...). A spatial size is
+      `(size + start + end - span) // stride + 1`, where span is `(window - 1) * dilation + 1`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -129,22 +115,26 @@ def quantized_linear_average_pooling(
       ... ).tolist()
       [[[5, 10, 13]]]
     """
-    if type(include_padding) is not bool:
-        wanted = f"is {include_padding!r}, expected True or False"
-        _AVERAGE.fail("option", "IncludePadding", wanted)
-    array, layouts = _tensor(_AVERAGE, input, dimension_numbers)
-    windows = _windows(
-        _AVERAGE, layouts, window_size, strides, start_padding, end_padding, dilations
+    plan, operands = AVERAGE.plan(
+        input,
+        window_size=window_size,
+        strides=strides,
+        start_padding=start_padding,
+        end_padding=end_padding,
+        dilations=dilations,
+        include_padding=include_padding,
+        input_scale=input_scale,
+        output_scale=output_scale,
+        input_zero_point=input_zero_point,
+        output_zero_point=output_zero_point,
+        output_dtype=output_dtype,
+        dimension_numbers=dimension_numbers,
+        arithmetic=arithmetic,
     )
-    given = Pooling(array, input_scale, output_scale, input_zero_point, output_zero_point)
-    plan, operands = _bind(
-        _AVERAGE, "average", given, layouts, windows, include_padding, output_dtype, arithmetic
-    )
-    return dispatch.call(AVERAGE, plan, operands, implementation)  # type: ignore[no-any-return]
+    return AVERAGE.call(plan, operands, implementation)
 
 
-@eager.jit_eager_calls(*Pooling._fields)
-@name_right_keywords
+@eager.public_function(GLOBAL, *Pooling._fields)
 def quantized_linear_global_average_pooling(
     input: ArrayLike,
     /,
@@ -154,11 +144,11 @@ def quantized_linear_global_average_pooling(
     input_zero_point: ArrayLike | None = None,
     output_zero_point: ArrayLike | None = None,
     output_dtype: DTypeLike | None = None,
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
     arithmetic: requantize.Arithmetic = "exact",
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
-    """Averages each channel of a quantized image and quantizes the result, correctly rounded.
+    """Averages every channel of a quantized image and quantizes the result, correctly rounded.
 
     `quantized_linear_average_pooling` with a window that is the image.
 
@@ -186,7 +176,7 @@ def quantized_linear_global_average_pooling(
         implementation does not exist.
 
     DirectML:
-      No operator of its own: DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC has a WindowSize
+      It has no such operator: DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC has a WindowSize
       that is the image. ONNX Runtime's QLinearGlobalAveragePool.
 
     Lowering:
@@ -199,19 +189,20 @@ def quantized_linear_global_average_pooling(
       >>> y.tolist()
       [[[5], [14]]]
     """
-    array, layouts = _tensor(_GLOBAL, input, dimension_numbers)
-    sizes = tuple(array.shape[axis] for axis in layouts.input[2:])
-    ones = (1,) * len(sizes)
-    windows = Windows(sizes, ones, ones, ((0, 0),) * len(sizes))
-    given = Pooling(array, input_scale, output_scale, input_zero_point, output_zero_point)
-    plan, operands = _bind(
-        _GLOBAL, "global_average", given, layouts, windows, False, output_dtype, arithmetic
+    plan, operands = GLOBAL.plan(
+        input,
+        input_scale=input_scale,
+        output_scale=output_scale,
+        input_zero_point=input_zero_point,
+        output_zero_point=output_zero_point,
+        output_dtype=output_dtype,
+        dimension_numbers=dimension_numbers,
+        arithmetic=arithmetic,
     )
-    return dispatch.call(GLOBAL, plan, operands, implementation)  # type: ignore[no-any-return]
+    return GLOBAL.call(plan, operands, implementation)
 
 
-@eager.jit_eager_calls()
-@name_right_keywords
+@eager.public_function(MAX)
 def max_pooling(
     input: ArrayLike,
     /,
@@ -221,29 +212,29 @@ def max_pooling(
     start_padding: int | Sequence[int] | None = None,
     end_padding: int | Sequence[int] | None = None,
     dilations: int | Sequence[int] | None = None,
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
-    """Finds the greatest element of each window of an 8-bit tensor.
+    """Returns the greatest element of every window of an 8-bit tensor.
 
     A padded element is never the greatest; a window of padded elements only gives the dtype's
     lowest value.
 
     Args:
       input: int8 or uint8, (N, C, spatial ...) of rank 3 to 5, or as `dimension_numbers` says.
-      window_size: elements of a window, one integer or one for each spatial axis.
-      strides: the step between windows, likewise; default 1.
-      start_padding: elements before each spatial axis; default 0.
-      end_padding: elements after each spatial axis; default 0.
-      dilations: the step between a window's elements; default 1.
+      window_size: elements of a window, one integer or one per spatial axis.
+      strides: the step between windows, as `window_size`; default 1.
+      start_padding: elements before the spatial axes, as `window_size`; default 0.
+      end_padding: elements after the spatial axes, as `window_size`; default 0.
+      dilations: the step between a window's elements, as `window_size`; default 1.
       dimension_numbers: the axes of input and output, as "NHWC", or the convolution's three orders,
         of which the filter's is not read; default channels first.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
         "reference".
 
     Returns:
-      Of the input's dtype, (N, C, spatial ...), each `(size + start + end - span) // stride + 1`,
-      where span is `(window - 1) * dilation + 1`.
+      Of the input's dtype, (N, C, spatial ...). A spatial size is
+      `(size + start + end - span) // stride + 1`, where span is `(window - 1) * dilation + 1`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count` or `sizes` (InputTensor; WindowSize for a
@@ -267,67 +258,13 @@ def max_pooling(
       >>> dmlax.max_pooling(x, window_size=2, strides=2, start_padding=1, end_padding=1).tolist()
       [[[-5, -3, 2]]]
     """
-    array, layouts = _tensor(_MAX, input, dimension_numbers)
-    windows = _windows(_MAX, layouts, window_size, strides, start_padding, end_padding, dilations)
-    options = Options("max", windows, layouts, False, "exact", np.dtype(array.dtype))
-    operands = Pooling(array)
-    plan = pooling_plan(_MAX, Pooling(aval_of(array)), options)
-    return dispatch.call(MAX, plan, operands, implementation)  # type: ignore[no-any-return]
-
-
-def _tensor(
-    rules: Rules, input: ArrayLike, dimension_numbers: Any
-) -> tuple[Array | np.ndarray, Layouts]:
-    """Takes the input, and finds its axes."""
-    array = rules.to_array(FIELDS.input, input)
-    if isinstance(dimension_numbers, list):
-        dimension_numbers = tuple(dimension_numbers)
-    return array, parse_layouts(rules, aval_of(array), dimension_numbers)
-
-
-def _windows(
-    rules: Rules,
-    layouts: Layouts,
-    window_size: Any,
-    strides: Any,
-    start_padding: Any,
-    end_padding: Any,
-    dilations: Any,
-) -> Windows:
-    """Converts the options of the windows to their canonical forms."""
-    count = len(layouts.input) - 2
-    given = window_size is not None
-    rules.expect(given, "option", "WindowSize", f"is None, expected {count} integers")
-    sizes = to_integers(rules, "WindowSize", window_size, count, 1, 1)
-    strides = to_integers(rules, "Strides", strides, count, 1, 1)
-    dilations = to_integers(rules, "Dilations", dilations, count, 1, 1)
-    start = to_integers(rules, "StartPadding", start_padding, count, 0, 0)
-    end = to_integers(rules, "EndPadding", end_padding, count, 0, 0)
-    return Windows(sizes, strides, dilations, tuple(zip(start, end, strict=True)))
-
-
-def _bind(
-    rules: Rules,
-    kind: Kind,
-    given: Pooling,
-    layouts: Layouts,
-    windows: Windows,
-    include_padding: bool,
-    output_dtype: Any,
-    arithmetic: requantize.Arithmetic,
-) -> tuple[PoolingPlan, Pooling]:
-    """Converts the parameters of an average to arrays, and plans the call."""
-    rules.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
-    dtype = rules.choose_output_dtype(
-        output_dtype, FIELDS.output_zero_point, given.output_zero_point, given.input.dtype
+    plan, operands = MAX.plan(
+        input,
+        window_size=window_size,
+        strides=strides,
+        start_padding=start_padding,
+        end_padding=end_padding,
+        dilations=dilations,
+        dimension_numbers=dimension_numbers,
     )
-    operands = Pooling(
-        given.input,
-        rules.to_scale(FIELDS.input_scale, given.input_scale, jnp.float32),
-        rules.to_scale(FIELDS.output_scale, given.output_scale, jnp.float32),
-        rules.to_parameter(FIELDS.input_zero_point, given.input_zero_point, given.input.dtype),
-        rules.to_parameter(FIELDS.output_zero_point, given.output_zero_point, dtype),
-    )
-    avals = Pooling(*(None if array is None else aval_of(array) for array in operands))
-    options = Options(kind, windows, layouts, include_padding, arithmetic, dtype)
-    return pooling_plan(rules, avals, options), operands
+    return MAX.call(plan, operands, implementation)

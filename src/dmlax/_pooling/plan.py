@@ -4,14 +4,15 @@ import functools
 import math
 from dataclasses import dataclass
 from operator import lt
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from dmlax._core import compat, windows
-from dmlax._core.arguments import MOST_SIZE, Aval, Rules, decide
+from dmlax._core.arguments import ABSENT, MOST_SIZE, Aval, OptionalT, Rules, T, decide
+from dmlax._core.fields import tensor_fields
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 
@@ -19,27 +20,29 @@ Kind = Literal["average", "global_average", "max"]
 _MOST_ELEMENTS = (2**31 - 1) // 255  # of a window whose sum fits int32
 
 
-class Pooling(NamedTuple):
+AVERAGE_RULES = Rules("quantized_linear_average_pooling")
+GLOBAL_RULES = Rules("quantized_linear_global_average_pooling")
+MAX_RULES = Rules("max_pooling")
+
+
+class Pooling(NamedTuple, Generic[T, OptionalT]):
     """The operands of every pooling; absent ones are None, a maximum has the input only."""
 
-    input: Any
-    input_scale: Any = None
-    output_scale: Any = None
-    input_zero_point: Any = None
-    output_zero_point: Any = None
+    input: T
+    input_scale: OptionalT = ABSENT
+    output_scale: OptionalT = ABSENT
+    input_zero_point: OptionalT = ABSENT
+    output_zero_point: OptionalT = ABSENT
 
 
-FIELDS = Pooling(
-    input="InputTensor",
-    input_scale="InputScaleTensor",
-    output_scale="OutputScaleTensor",
-    input_zero_point="InputZeroPointTensor",
-    output_zero_point="OutputZeroPointTensor",
-)
+Operands = Pooling[Array, Any]  # parameters are there where the kind has them
+Avals = Pooling[Aval, Aval | None]
+
+FIELDS: Pooling[str, str] = tensor_fields(Pooling)
 
 
 class Windows(NamedTuple):
-    """The windows along each spatial axis."""
+    """The windows along every spatial axis."""
 
     size: tuple[int, ...]
     strides: tuple[int, ...]
@@ -74,20 +77,18 @@ class Options(NamedTuple):
 class PoolingPlan:
     """Everything static that a lowering reads."""
 
-    operands: Pooling  # of Aval or None
+    operands: Avals
     options: Options
     output_sizes: tuple[int, ...]
 
     @property
     def input(self) -> Aval:
         """The input's dtype and shape."""
-        aval = self.operands.input
-        assert isinstance(aval, Aval)
-        return aval
+        return self.operands.input
 
     @property
     def windows(self) -> Windows:
-        """The windows along each spatial axis."""
+        """The windows along every spatial axis."""
         return self.options.windows
 
     @property
@@ -123,7 +124,7 @@ class PoolingPlan:
         """True if every window has the same number of elements."""
         return self.options.include_padding or not any(map(any, self.windows.padding))
 
-    def spread(self, parameter: Any) -> Any:
+    def spread(self, parameter: Array) -> Array:
         """Reshapes one value or one per channel so that it broadcasts to the input; None stays."""
         if parameter is None:
             return None
@@ -140,8 +141,8 @@ class PoolingPlan:
 
 
 @functools.lru_cache(maxsize=4096)
-def parse_layouts(rules: Rules, input: Aval, dimension_numbers: Any) -> Layouts:
-    """Checks the input's dtype and rank, and finds the axes of both sides."""
+def parse_layouts(rules: Rules, input: Aval, dimension_numbers: object) -> Layouts:
+    """Checks the input's dtype and rank, and returns the axes of both sides."""
     rules.expect_dtype(FIELDS.input, input, jnp.int8, jnp.uint8)
     rank = len(input.shape)
     wanted = f"is {input}, expected rank 3 to 5"
@@ -154,25 +155,26 @@ def parse_layouts(rules: Rules, input: Aval, dimension_numbers: Any) -> Layouts:
         text = f"is {input}, expected rank {longest} for dimension_numbers {dimension_numbers!r}"
         rules.expect(rank == longest, "dimension_count", FIELDS.input, text)
     try:
-        found = lax.conv_dimension_numbers((1,) * rank, (1,) * rank, orders or dimension_numbers)
+        axes = lax.conv_dimension_numbers((1,) * rank, (1,) * rank, orders or dimension_numbers)
     except (TypeError, ValueError, AttributeError):
         wanted = "one order of axes, as 'NHWC', or the convolution's three"
         rules.fail("option", "dimension_numbers", f"is {dimension_numbers!r}, expected {wanted}")
-    return Layouts(tuple(found.lhs_spec), tuple(found.out_spec))
+    return Layouts(tuple(axes.lhs_spec), tuple(axes.out_spec))
 
 
-def _orders(dimension_numbers: Any) -> tuple[str, str, str] | None:
-    """The three orders of a convolution with these axes; None if they are not given as text."""
+def _orders(dimension_numbers: object) -> tuple[str, str, str] | None:
+    """The three orders of a convolution with these axes; None if they are no text."""
     if isinstance(dimension_numbers, str):
         filter = dimension_numbers.replace("N", "O").replace("C", "I")
         return dimension_numbers, filter, dimension_numbers
-    orders = dimension_numbers
-    texts = isinstance(orders, tuple) and all(isinstance(order, str) for order in orders)
-    return orders if texts and len(orders) == 3 and "" not in orders else None
+    orders = dimension_numbers if isinstance(dimension_numbers, tuple) else ()
+    if len(orders) != 3 or not all(isinstance(order, str) and order for order in orders):
+        return None
+    return orders
 
 
 @functools.lru_cache(maxsize=4096)
-def pooling_plan(rules: Rules, operands: Pooling, options: Options) -> PoolingPlan:
+def pooling_plan(rules: Rules, operands: Avals, options: Options) -> PoolingPlan:
     """Checks every tensor against every other, and the output size."""
     _check_sizes(rules, operands.input, options)
     _check_parameters(rules, operands, options)
@@ -198,7 +200,7 @@ def _check_sizes(rules: Rules, input: Aval, options: Options) -> None:
         rules.expect(decide(functools.partial(lt, 0, size), True), "sizes", FIELDS.input, text)
 
 
-def _check_parameters(rules: Rules, operands: Pooling, options: Options) -> None:
+def _check_parameters(rules: Rules, operands: Avals, options: Options) -> None:
     channels = operands.input.shape[options.layouts.input[1]]
     dtypes = Pooling(
         input=operands.input.dtype,
@@ -234,8 +236,8 @@ def _output_size(rules: Rules, input: Aval, options: Options, axis: int) -> int:
     return windows.output_size(padded, span, of.strides[axis])
 
 
-def output_partition(plan: PoolingPlan, operands: Pooling) -> tuple[Any, ...]:
+def output_partition(plan: PoolingPlan, operands: Operands) -> compat.Partition:
     """The output is split over a mesh as the input's images and channels are."""
-    layouts, given = plan.options.layouts, compat.partition(operands.input)
-    sources = (given[axis] for axis in layouts.input[:2])
+    layouts, mesh_axes = plan.options.layouts, compat.partition(operands.input)
+    sources = (mesh_axes[axis] for axis in layouts.input[:2])
     return windows.replace_axes((None,) * len(plan.shape), layouts.output[:2], sources)

@@ -8,10 +8,15 @@ from jax import Array, lax
 
 from dmlax._core import float_bits, requantize
 from dmlax._core.windows import dilated_size, replace_axes
-from dmlax._pooling.plan import Pooling, PoolingPlan
+from dmlax._pooling.plan import Operands, PoolingPlan
 
 
-def average(plan: PoolingPlan, operands: Pooling) -> Array:
+def run(plan: PoolingPlan, operands: Operands) -> Array:
+    """Pools by the plan's kind."""
+    return (maximum if plan.options.kind == "max" else average)(plan, operands)
+
+
+def average(plan: PoolingPlan, operands: Operands) -> Array:
     """clamp(round(sum(input - zero point) * input scale / (output scale * n)) + zero point)."""
     if plan.options.kind == "global_average":
         total = differences(plan, operands).sum(plan.spatial_axes, jnp.int32, keepdims=True)
@@ -22,14 +27,14 @@ def average(plan: PoolingPlan, operands: Pooling) -> Array:
     return quantize_average(plan, operands, total)
 
 
-def maximum(plan: PoolingPlan, operands: Pooling) -> Array:
-    """The greatest element of each window; a padded one is never greater."""
+def maximum(plan: PoolingPlan, operands: Operands) -> Array:
+    """The greatest element of every window; a padded one is never greater."""
     lowest = operands.input.dtype.type(np.iinfo(operands.input.dtype).min)
     padded = pad(plan, operands.input, lowest)
     return to_output(plan, fold_windows(plan, padded, jnp.maximum))
 
 
-def average_float32(plan: PoolingPlan, operands: Pooling) -> Array:
+def average_float32(plan: PoolingPlan, operands: Operands) -> Array:
     """ONNX Runtime's recipe: float32 sums in this order, the zero point before the rounding."""
     scale = plan.spread(operands.input_scale)
     reals = float_bits.multiply(differences(plan, operands).astype(jnp.float32), scale)
@@ -43,7 +48,7 @@ def average_float32(plan: PoolingPlan, operands: Pooling) -> Array:
     return to_output(plan, requantize.quantize_float32(quotient + zero, None, plan.output.dtype))
 
 
-def quantize_average(plan: PoolingPlan, operands: Pooling, total: Array) -> Array:
+def quantize_average(plan: PoolingPlan, operands: Operands, total: Array) -> Array:
     """Divides integer sums by their counts, and quantizes."""
     result = requantize.quantize_average(
         total,
@@ -57,7 +62,7 @@ def quantize_average(plan: PoolingPlan, operands: Pooling, total: Array) -> Arra
     return to_output(plan, result)
 
 
-def differences(plan: PoolingPlan, operands: Pooling) -> Array:
+def differences(plan: PoolingPlan, operands: Operands) -> Array:
     """The input less its zero point, in int32."""
     x: Array = operands.input.astype(jnp.int32)
     zero_point: Array | None = plan.spread(operands.input_zero_point)
@@ -66,13 +71,13 @@ def differences(plan: PoolingPlan, operands: Pooling) -> Array:
 
 def pad(plan: PoolingPlan, x: Array, value: Array | int) -> Array:
     """The spatial axes with their padding."""
-    own = ((start, end, 0) for start, end in plan.windows.padding)
-    edges = replace_axes(((0, 0, 0),) * x.ndim, plan.spatial_axes, own)
+    padding = ((start, end, 0) for start, end in plan.windows.padding)
+    edges = replace_axes(((0, 0, 0),) * x.ndim, plan.spatial_axes, padding)
     return lax.pad(x, jnp.asarray(value, x.dtype), edges)
 
 
 def window_counts(plan: PoolingPlan) -> Array:
-    """The elements of each window that count, which broadcast to the output."""
+    """The elements of a window that count, which broadcast to the output."""
     if plan.counts_padding:
         return jnp.asarray(plan.windows.elements, jnp.int32)
     counts: Array = jnp.ones((), jnp.int32)
@@ -95,7 +100,7 @@ def _axis_counts(plan: PoolingPlan, index: int) -> Array:
 def fold_windows(
     plan: PoolingPlan, padded: Array, combine: Callable[[Array, Array], Array]
 ) -> Array:
-    """Combines the elements of each window of the padded input, row-major."""
+    """Combines the elements of every window of the padded input, row-major."""
     of = plan.windows
     spans = map(dilated_size, plan.output_sizes, of.strides)
     sizes = replace_axes(padded.shape, plan.spatial_axes, spans)

@@ -8,21 +8,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import compat, float_bits
+from dmlax._core import compat, float_bits, tuning
 from dmlax._core.arguments import Aval, is_static, structs
 from dmlax._core.windows import dilated_size
 from dmlax._pooling import reference
-from dmlax._pooling.plan import Pooling, PoolingPlan
+from dmlax._pooling.plan import Operands, PoolingPlan
 
-_FEW = 8  # elements of a window that are combined one by one
-_FEW_PIXELS = 64  # of an image, likewise
 _MOST_ROWS = 257  # whose bytes have sums of 16 bits
 _NHWC = (0, 3, 1, 2)
 _INT32 = np.dtype(np.int32)
-_FEW_TAPS = 25  # elements of a window, of which each is a slice
 
 
-def average(plan: PoolingPlan, operands: Pooling) -> Array:
+def run(plan: PoolingPlan, operands: Operands) -> Array:
+    """Pools by the plan's kind."""
+    return (maximum if plan.options.kind == "max" else average)(plan, operands)
+
+
+def average(plan: PoolingPlan, operands: Operands) -> Array:
     """Integer sums, and one division."""
     if plan.options.kind == "global_average":
         return reference.quantize_average(plan, operands, _sum_pixels(plan, operands))
@@ -32,19 +34,19 @@ def average(plan: PoolingPlan, operands: Pooling) -> Array:
     return reference.quantize_average(plan, operands, _reduce_windows(plan, differences, jnp.add))
 
 
-def _sum_pixels(plan: PoolingPlan, operands: Pooling) -> Array:
-    """The sum of each channel's differences; on a GPU of whole words, where these are channels."""
+def _sum_pixels(plan: PoolingPlan, operands: Operands) -> Array:
+    """The sum of a channel's differences; on a GPU of whole words, where these are channels."""
     output = structs(Aval(_INT32, plan.pooled_shape))
-    own = {"cuda": functools.partial(sum_words, plan)} if _has_rows_of_words(plan) else {}
-    return compat.by_platform(operands, output, functools.partial(_sum_differences, plan), own)
+    of_words = {"cuda": functools.partial(sum_words, plan)} if _has_rows_of_words(plan) else {}
+    return compat.by_platform(operands, output, functools.partial(_sum_differences, plan), of_words)
 
 
-def _sum_differences(plan: PoolingPlan, operands: Pooling) -> Array:
-    """XLA's reduction of few pixels took four times as long on a GPU as sums one by one."""
+def _sum_differences(plan: PoolingPlan, operands: Operands) -> Array:
+    """Sums of few pixels one by one, of many by XLA's reduction."""
     x = reference.differences(plan, operands)
     pixels = [x.shape[axis] for axis in plan.spatial_axes]
     is_last = plan.options.layouts.input[1] == x.ndim - 1
-    if not (is_last and is_static(pixels) and math.prod(pixels) <= _FEW_PIXELS):
+    if not (is_last and is_static(pixels) and math.prod(pixels) <= tuning.MOST_SINGLE_PIXELS):
         return x.sum(plan.spatial_axes, jnp.int32, keepdims=True)
     parts = [x]
     for axis in plan.spatial_axes:
@@ -57,11 +59,11 @@ def _has_rows_of_words(plan: PoolingPlan) -> bool:
     if not (plan.input.is_static and plan.input.size > 0 and plan.options.layouts.input == _NHWC):
         return False
     _, height, width, channels = plan.shape
-    return channels % 4 == 0 and height <= _MOST_ROWS and height * width > _FEW_PIXELS
+    return channels % 4 == 0 and height <= _MOST_ROWS and height * width > tuning.MOST_SINGLE_PIXELS
 
 
-def sum_words(plan: PoolingPlan, operands: Pooling) -> Array:
-    """The sum of each channel's differences: columns are summed as halves of words, then rows."""
+def sum_words(plan: PoolingPlan, operands: Operands) -> Array:
+    """The sum of a channel's differences: columns are summed as halves of words, then rows."""
     images, height, width, channels = plan.shape
     columns = operands.input.reshape(images, height, width * channels // 4, 4)
     words = float_bits.bitcast(columns, jnp.uint32)
@@ -77,12 +79,12 @@ def sum_words(plan: PoolingPlan, operands: Pooling) -> Array:
     return total - lacking
 
 
-def maximum(plan: PoolingPlan, operands: Pooling) -> Array:
+def maximum(plan: PoolingPlan, operands: Operands) -> Array:
     """Maxima along one axis after another; on a GPU of whole words, where these are channels."""
-    of_bytes, of_words = (functools.partial(each, plan) for each in (_maxima, maxima_of_words))
-    own = {"cuda": of_words} if _is_of_words(plan) else {}
+    of_bytes = functools.partial(_maxima, plan)
+    of_words = {"cuda": functools.partial(maxima_of_words, plan)} if _is_of_words(plan) else {}
     pooled = structs(Aval(plan.input.dtype, plan.pooled_shape))
-    return reference.to_output(plan, compat.by_platform(operands.input, pooled, of_bytes, own))
+    return reference.to_output(plan, compat.by_platform(operands.input, pooled, of_bytes, of_words))
 
 
 def _is_of_words(plan: PoolingPlan) -> bool:
@@ -90,7 +92,7 @@ def _is_of_words(plan: PoolingPlan) -> bool:
     last = plan.options.layouts.input[1] == len(plan.shape) - 1
     if not (last and plan.input.is_static and plan.input.size > 0):
         return False
-    return plan.shape[-1] % 4 == 0 and plan.windows.elements <= _FEW_TAPS
+    return plan.shape[-1] % 4 == 0 and plan.windows.elements <= tuning.MOST_WORD_TAPS
 
 
 def _maxima(plan: PoolingPlan, x: Array) -> Array:
@@ -117,10 +119,10 @@ def maxima_of_words(plan: PoolingPlan, x: Array) -> Array:
 
 
 def _taps(plan: PoolingPlan, padded: Array) -> list[Array]:
-    """The elements of each place of a window, of all windows."""
+    """The elements of every place of a window, of all windows."""
     taps = [padded]
     for index, axis in enumerate(plan.spatial_axes):
-        size, _, dilation = (each[index] for each in plan.windows[:3])
+        size, dilation = plan.windows.size[index], plan.windows.dilations[index]
         taps = [
             _slice_outputs(plan, tap, index, axis, place * dilation)
             for tap in taps
@@ -130,7 +132,7 @@ def _taps(plan: PoolingPlan, padded: Array) -> list[Array]:
 
 
 def _slice_outputs(plan: PoolingPlan, x: Array, index: int, axis: int, start: int) -> Array:
-    """An element for each output along a spatial axis: the start's, then a stride on."""
+    """An element per output along a spatial axis: the start's, then a stride on."""
     stride = plan.windows.strides[index]
     span = dilated_size(plan.output_sizes[index], stride)
     return lax.slice_in_dim(x, start, start + span, stride, axis)
@@ -140,7 +142,7 @@ def _reduce_windows(
     plan: PoolingPlan, padded: Array, combine: Callable[[Array, Array], Array]
 ) -> Array:
     for index, axis in enumerate(plan.spatial_axes):
-        size, _, dilation = (each[index] for each in plan.windows[:3])
+        size, dilation = plan.windows.size[index], plan.windows.dilations[index]
         parts = (
             _slice_outputs(plan, block, index, axis, start)
             for block, start in _blocks(padded, axis, size, dilation, combine)
@@ -152,11 +154,11 @@ def _reduce_windows(
 def _blocks(
     x: Array, axis: int, size: int, dilation: int, combine: Callable[[Array, Array], Array]
 ) -> list[tuple[Array, int]]:
-    """Arrays, and where each begins, that combined give windows of `size` along an axis.
+    """Arrays, and their first elements, that combined give windows of `size` along an axis.
 
-    Those of a large window hold 1, 2, 4, ... elements, one for each bit of its size.
+    Those of a large window hold 1, 2, 4, ... elements, one for every set bit of its size.
     """
-    if size <= _FEW:
+    if size <= tuning.MOST_SINGLE_TAPS:
         return [(x, tap * dilation) for tap in range(size)]
     blocks, start, width = [], 0, 1
     while True:

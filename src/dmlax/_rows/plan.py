@@ -1,17 +1,19 @@
 """Plans the float operators of rows from shapes and dtypes alone."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from dmlax._core.arguments import Aval
+from jax import Array
+
+from dmlax._core.arguments import ABSENT, Aval
 
 
 class Rows(NamedTuple):
-    """The operands: rows, and for a normalization a factor and perhaps an addend of each column."""
+    """The operands: rows, and for a normalization the factors and any addends of columns."""
 
-    input: Any
-    scale: Any = None
-    bias: Any = None
+    input: Array
+    scale: Array = ABSENT  # of a normalization
+    bias: Array | None = None
 
 
 @dataclass(frozen=True)

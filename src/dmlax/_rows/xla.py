@@ -9,6 +9,11 @@ from dmlax._core.arguments import expand_rank
 from dmlax._rows.plan import Rows, RowsPlan
 
 
+def run(plan: RowsPlan, operands: Rows) -> Array:
+    """Normalizes rows, or without a scale computes their softmax."""
+    return (softmax if operands.scale is None else normalize)(plan, operands)
+
+
 def normalize(plan: RowsPlan, operands: Rows) -> Array:
     """Divides by the deviation, or by the root of the mean square."""
     x, scale, bias = operands

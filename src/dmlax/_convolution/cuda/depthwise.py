@@ -1,7 +1,7 @@
 """The depthwise convolution kernel for Hopper GPUs: four channels a thread, pixel after pixel.
 
-A tap of four channels is a word. Four taps' words are transposed, so that each channel's four are
-multiplied and summed at once (`dp4a`).
+A tap of four channels is a word. Four taps' words are transposed, so that one instruction (`dp4a`)
+multiplies and sums four taps of a channel.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.cuda.operands import launch, parameter_types
+from dmlax._convolution.cuda.operands import launch, parameter_types, split_window
 from dmlax._convolution.cuda.problem import ConvProblem
-from dmlax._convolution.plan import Convolution
-from dmlax._cuda import ir
+from dmlax._convolution.plan import Operands
+from dmlax._core import windows
+from dmlax._cuda import ir, tuning
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock
@@ -23,7 +24,6 @@ from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.requantize import Factor, Ratio
 
 _QUAD = 4  # channels of a thread, and taps that are multiplied at once
-_LEAST_QUADS, _MOST_QUADS = 16, 64  # of a tile, where there are as many
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,13 @@ class _Schedule:
 
 
 def choose_tile(problem: ConvProblem) -> Tile:
-    """The widest of those with the fewest idle threads: a warp reads many bytes side by side."""
+    """The widest tile with the fewest idle threads: a warp reads many bytes side by side."""
     quads = _count_quads(problem)
-    most = max(1, quads // _LEAST_QUADS)
-    columns = range(-(-quads // _MOST_QUADS), most + 1)
-    return max((Tile(2, -(-quads // count), 4) for count in columns), key=partial(_busy, quads))
+    most = max(1, quads // tuning.FEWEST_QUADS)
+    columns = range(-(-quads // tuning.MOST_QUADS), most + 1)
+    sizes = tuning.DEPTHWISE_WARPGROUPS, tuning.DEPTHWISE_BLOCKS
+    tiles = (Tile(sizes[0], -(-quads // count), sizes[1]) for count in columns)
+    return max(tiles, key=partial(_busy, quads))
 
 
 def _busy(quads: int, tile: Tile) -> float:
@@ -86,9 +88,7 @@ def _busy(quads: int, tile: Tile) -> float:
     return tile.pixels * quads / (columns * tile.threads)
 
 
-def convolve(
-    problem: ConvProblem, multiprocessors: int, operands: Convolution, sums: Array
-) -> Array:
+def convolve(problem: ConvProblem, multiprocessors: int, operands: Operands, sums: Array) -> Array:
     """(output pixels, K), of (N, H, W, K), with K in whole words, and (K, taps).
 
     The filter has as many rows as the input has channels.
@@ -117,10 +117,10 @@ def _count_quads(problem: ConvProblem) -> int:
 def _extract_bytes(words: Sequence[Value], first: int, count: int) -> Value:
     """Extracts up to four bytes, from the `first` of the words on; zeros follow."""
     at, skipped = divmod(first, 4)
-    found = words[at] >> 8 * skipped if skipped else words[at]
+    word = words[at] >> 8 * skipped if skipped else words[at]
     if skipped + count > 4:
-        found = found | (words[at + 1] << 8 * (4 - skipped))
-    return found & ((1 << 8 * count) - 1) if count < 4 else found
+        word = word | (words[at + 1] << 8 * (4 - skipped))
+    return word & ((1 << 8 * count) - 1) if count < 4 else word
 
 
 class _Constants(NamedTuple):
@@ -185,7 +185,7 @@ class _Block:
         return _Constants(offsets, zero_points, factors)
 
     def _load_filter(self, quad: Value) -> list[list[Value]]:
-        """Loads each channel's taps, four to a word, zeros after the last."""
+        """Loads the taps of four channels, four to a word, zeros after the last."""
         taps, filter = self.problem.taps, self.memory["filter"]
         words = [filter.load((quad * taps + i).extend() * 4) for i in range(taps)]
         return [
@@ -224,31 +224,29 @@ class _Block:
         ]
 
     def _load_window(self, pixel: Value, quad: Value) -> list[Value]:
-        """Loads four channels of each tap; zero points where no input is."""
+        """Loads four channels of every tap; zero points where no input is."""
         problem = self.problem
         height, width = problem.input
         size = problem.pixel_bytes
-        image, *corner = problem.window(pixel)
-        offset = (corner[0] * width + corner[1]) * size + quad * _QUAD
+        image, top, left = split_window(problem, pixel)
+        offset = (top * width + left) * size + quad * _QUAD
         start = image.extend() * (height * width * size) + offset.extend_signed()
         address = self.memory["input"].address(start)
         zero_points = self.parameters.left_zero_points()
-        inside = [
-            [
-                corner[axis] + tap * problem.dilations[axis] < problem.input[axis]
-                for tap in range(problem.kernel[axis])
-            ]
-            for axis in range(2)
-        ]
+        down, right = problem.dilations
+        rows, columns = (
+            [first + tap * dilation < limit for tap in range(size)]
+            for first, dilation, limit, size in zip(
+                (top, left), problem.dilations, problem.input, problem.kernel, strict=True
+            )
+        )
         words = []
-        for i in range(problem.kernel[0]):
-            for j in range(problem.kernel[1]):
-                distance = (i * problem.dilations[0] * width + j * problem.dilations[1]) * size
-                if problem.padded:
-                    both = inside[0][i] & inside[1][j]
-                    words.append(ir.load_read_only_where(both, address + distance, zero_points))
-                else:
-                    words.append(ir.load_read_only(address + distance))
+        for i, j in windows.taps(problem.kernel):
+            tap = address + (i * down * width + j * right) * size
+            if problem.padded:
+                words.append(ir.load_read_only_where(rows[i] & columns[j], tap, zero_points))
+            else:
+                words.append(ir.load_read_only(tap))
         return words
 
     def _store(

@@ -12,7 +12,7 @@ from jax import Array
 from dmlax._convolution.cuda.operands import WindowLoader, launch, parameter_types, scratch_words
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.cuda.sliding import SlidingLoader, SlidingWindows
-from dmlax._convolution.plan import Convolution
+from dmlax._convolution.plan import Operands
 from dmlax._cuda import epilogue, gemm
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.ir import Pointer
@@ -41,7 +41,7 @@ def product_of(problem: ConvProblem) -> GemmProblem:
 def convolve(
     problem: ConvProblem,
     multiprocessors: int,
-    operands: Convolution,
+    operands: Operands,
     sums: Array,
     addend: Addend | None,
 ) -> Array:

@@ -4,27 +4,29 @@ The kernels are in `kernel` and `depthwise`, which are imported only where they 
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.custom_batching
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.cuda.space_to_depth import ChannelTransform
-from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
+from dmlax._convolution.plan import ConvolutionPlan, Operands
 from dmlax._convolution.prepare import as_prepared, pad_channels
-from dmlax._core.arguments import aval_of
+from dmlax._core.arguments import Aval, aval_of
 from dmlax._core.byte_packing import pad_end
+from dmlax._core.layouts import from_order, to_order
 from dmlax._cuda import capability
+from dmlax._cuda.batching import with_batching
 from dmlax._cuda.sum_types import Addend, SumTypes
 
 _SIZE_LIMIT = 2**31  # of output pixels, and of bytes of one padded image and of the filter
-_KERNEL_SIZES_LIMIT = 32  # their sum: a pixel has a bit for each row and column of taps
-_DEPTHWISE_TAPS_LIMIT = 64  # each tap is unrolled
+_KERNEL_SIZES_LIMIT = 32  # their sum: a pixel has a bit for every row and column of taps
+_DEPTHWISE_TAPS_LIMIT = 64  # taps are unrolled
 
 
 def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
@@ -50,10 +52,10 @@ def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
     return None
 
 
-def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
+def run(plan: ConvolutionPlan, operands: Operands) -> Array:
     """Runs a kernel; launches none for an empty output."""
     name = "quantized_linear_convolution" if plan.quantized else "convolution_integer"
-    return _run(name, Call(plan), Operands(operands))
+    return _run(name, Call(plan), CallOperands(operands))
 
 
 def fuses_sum(plan: ConvolutionPlan) -> bool:
@@ -61,11 +63,9 @@ def fuses_sum(plan: ConvolutionPlan) -> bool:
     return not ConvProblem.of(plan).depthwise
 
 
-def run_with_sum(
-    plan: ConvolutionPlan, sum: SumTypes, operands: Convolution, addend: Addend
-) -> Array:
+def run_with_sum(plan: ConvolutionPlan, sum: SumTypes, operands: Operands, addend: Addend) -> Array:
     """Runs a kernel that adds an addend to its result."""
-    return _run("quantized_linear_convolution_add", Call(plan, sum), Operands(operands, addend))
+    return _run("quantized_linear_convolution_add", Call(plan, sum), CallOperands(operands, addend))
 
 
 class Call(NamedTuple):
@@ -80,67 +80,56 @@ class Call(NamedTuple):
         return self.plan.output.dtype if self.sum is None else self.sum.sum
 
 
-class Operands(NamedTuple):
+class CallOperands(NamedTuple):
     """The operands of a call."""
 
-    convolution: Convolution
+    convolution: Operands
     addend: Addend | None = None
 
 
-def _run(name: str, call: Call, operands: Operands) -> Array:
-    plan, given = call.plan, operands.convolution._replace(threshold=None)
-    input = capability.refuse_elsewhere(name, given.input, functools.partial(why_not, plan))
+def _run(name: str, call: Call, operands: CallOperands) -> Array:
+    plan, convolution = call.plan, operands.convolution._replace(threshold=None)
+    input = capability.refuse_elsewhere(name, convolution.input, functools.partial(why_not, plan))
     if plan.output.size == 0:
         return jnp.zeros(plan.output.shape, call.output_dtype)
-    operands = operands._replace(convolution=given._replace(input=input))
-    output: Array = _with_batching(call)(operands)
-    return output
+    convolution = convolution._replace(input=input)
+    return _with_batching(call)(operands._replace(convolution=convolution))
 
 
-def _with_batching(call: Call) -> Any:
-    """The convolution with a batching rule: one kernel if only the images are mapped, else a loop.
+def _with_batching(call: Call) -> Callable[[CallOperands], Array]:
+    """The convolution with a batching rule: one kernel if only images are mapped, else a loop."""
+    output = Aval(call.output_dtype, call.plan.output.shape)
+    merge = functools.partial(_convolve_batch, call)
+    return with_batching(functools.partial(_convolve, call), output, merge)
+
+
+def _convolve_batch(
+    call: Call, size: int, mapped: CallOperands, operands: CallOperands
+) -> Array | None:
+    """Convolves mapped images as one batch; None where anything else is mapped, or they are many.
 
     The images are the input and the addend.
     """
-    convolve, plan = functools.partial(_convolve, call), call.plan
-    function = jax.custom_batching.custom_vmap(convolve)
-
-    @function.def_vmap
-    def batched(size: int, arguments: Any, operands: Operands) -> tuple[Array, bool]:
-        (mapped,) = arguments
-        if size == 0:
-            return jnp.zeros((0, *plan.output.shape), call.output_dtype), True
-        axes = jax.tree.map(lambda each: 0 if each else None, mapped)
-        one_by_one = jax.vmap(jax.custom_batching.sequential_vmap(convolve), (axes,))
-        if not _maps_images_alone(mapped):
-            return one_by_one(operands), True
-        images = operands.convolution.input, operands.addend and operands.addend.addend
-        layouts = plan.options.input_layout, plan.options.output_layout
-        x, addend = (
-            None if x is None else _merge_first_axis(x, layout[0])
-            for x, layout in zip(images, layouts, strict=True)
-        )
-        larger = replace(plan, operands=plan.operands._replace(input=aval_of(x)))
-        if why_not(larger, "cuda"):
-            return one_by_one(operands), True
-        given = Operands(
-            operands.convolution._replace(input=x),
-            operands.addend and operands.addend._replace(addend=addend),
-        )
-        y = _with_batching(call._replace(plan=larger))(given)
-        return _split_axis(y, plan.options.output_layout[0], size), True
-
-    return function
+    if not _maps_images_alone(mapped):
+        return None
+    plan, (convolution, addend) = call.plan, operands
+    input_batch, output_batch = plan.options.input_layout[0], plan.options.output_layout[0]
+    x = _merge_first_axis(convolution.input, input_batch)
+    if addend is not None:
+        addend = addend._replace(addend=_merge_first_axis(addend.addend, output_batch))
+    larger = replace(plan, operands=plan.operands._replace(input=aval_of(x)))
+    if why_not(larger, "cuda"):
+        return None
+    merged = CallOperands(convolution._replace(input=x), addend)
+    return _split_axis(_with_batching(call._replace(plan=larger))(merged), output_batch, size)
 
 
-def _maps_images_alone(mapped: Operands) -> bool:
+def _maps_images_alone(mapped: CallOperands) -> bool:
     """True if the input and the addend are mapped, and nothing else is."""
-    others: Any = mapped.convolution._replace(input=False)
-    images = [mapped.convolution.input]
-    if mapped.addend is not None:
-        others = others, mapped.addend._replace(addend=False)
-        images.append(mapped.addend.addend)
-    return all(images) and not any(jax.tree.leaves(others))
+    convolution, addend = mapped
+    images = convolution.input and (addend is None or addend.addend)
+    parameters = convolution._replace(input=False), addend and addend._replace(addend=False)
+    return images and not any(jax.tree.leaves(parameters))
 
 
 def _merge_first_axis(x: Array, axis: int) -> Array:
@@ -154,27 +143,24 @@ def _split_axis(x: Array, axis: int, size: int) -> Array:
     return jnp.moveaxis(x.reshape(*x.shape[:axis], size, -1, *x.shape[axis + 1 :]), axis, 0)
 
 
-def _convolve(call: Call, operands: Operands) -> Array:
+def _convolve(call: Call, operands: CallOperands) -> Array:
     """Runs a kernel channels last, and transposes the output as the plan lays it out."""
-    plan, (given, addend) = call.plan, operands
+    plan, (convolution, addend) = call.plan, operands
     problem = ConvProblem.of(plan, call.sum)
-    batch, channels, *spatial = plan.options.input_layout
-    given = given._replace(input=jnp.transpose(given.input, (batch, *spatial, channels)))
+    input = to_order(convolution.input, plan.options.input_layout, last=True)
+    convolution = convolution._replace(input=input)
     if addend is not None:
-        batch, channels, *spatial = plan.options.output_layout
-        x = jnp.transpose(addend.addend, (batch, *spatial, channels))
+        x = to_order(addend.addend, plan.options.output_layout, last=True)
         addend = addend._replace(addend=x.reshape(-1, plan.filter.outputs))
     if problem.depthwise:
-        output = _convolve_depthwise(problem, given)
+        output = _convolve_depthwise(problem, convolution)
     else:
-        output = _convolve_dense(problem, given, addend)
+        output = _convolve_dense(problem, convolution, addend)
     output = output.reshape(plan.batch, *plan.output_sizes, plan.filter.outputs)
-    last = output.ndim - 1
-    order = inverse(plan.options.output_layout)
-    return jnp.transpose(output, [{0: 0, 1: last}.get(axis, axis - 1) for axis in order])
+    return from_order(output, plan.options.output_layout, last=True)
 
 
-def _convolve_dense(source: ConvProblem, operands: Convolution, addend: Addend | None) -> Array:
+def _convolve_dense(source: ConvProblem, operands: Operands, addend: Addend | None) -> Array:
     """(output pixels, K), by the matrix product of windows and the filter."""
     from dmlax._convolution.cuda import kernel
 
@@ -183,7 +169,7 @@ def _convolve_dense(source: ConvProblem, operands: Convolution, addend: Addend |
     x, filter = pad_channels(plan, operands, operands.input, as_prepared(plan, operands))
     x = transform.transform_input(x, operands.input_zero_point)
     filter = transform.transform_filter(filter)
-    given = operands._replace(
+    operands = operands._replace(
         input=x,
         filter=pad_end(filter.packed, problem.depth - filter.packed.shape[1]),
         filter_zero_point=filter.zero_point,
@@ -192,21 +178,21 @@ def _convolve_dense(source: ConvProblem, operands: Convolution, addend: Addend |
         missing = problem.groups * problem.stored_channels - plan.filter.outputs
         addend = addend._replace(addend=pad_end(addend.addend, missing))
     multiprocessors = capability.multiprocessors()
-    output = kernel.convolve(problem, multiprocessors, given, filter.sums, addend)
+    output = kernel.convolve(problem, multiprocessors, operands, filter.sums, addend)
     return output[:, : plan.filter.outputs]
 
 
-def _convolve_depthwise(problem: ConvProblem, operands: Convolution) -> Array:
-    """(output pixels, K). A channel with several filters is repeated, so that each has its own."""
+def _convolve_depthwise(problem: ConvProblem, operands: Operands) -> Array:
+    """(output pixels, K). An input channel is repeated for every filter that reads it."""
     from dmlax._convolution.cuda import depthwise
 
     x, repeats, outputs = operands.input, problem.output_channels, problem.plan.filter.outputs
     x = jnp.repeat(x, repeats, -1) if repeats > 1 else x
     filter, missing = as_prepared(problem.plan, operands), problem.pixel_bytes - outputs
-    given = operands._replace(
+    operands = operands._replace(
         input=pad_end(x, missing),
         filter=pad_end(filter.packed, missing, axis=0),
         filter_zero_point=filter.zero_point,
     )
-    output = depthwise.convolve(problem, capability.multiprocessors(), given, filter.sums)
+    output = depthwise.convolve(problem, capability.multiprocessors(), operands, filter.sums)
     return output[:, :outputs]

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._convolution.cuda.problem import ConvProblem
-from dmlax._convolution.plan import Convolution
-from dmlax._cuda import cp_async, gemm, ir
+from dmlax._convolution.plan import Convolution, Operands
+from dmlax._cuda import cp_async, gemm, ir, tuning
 from dmlax._cuda import launch as cuda_launch
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.parameters import Parameters, ParameterTypes
+from dmlax._cuda.pixels import split_pixel
 from dmlax._cuda.sum_types import Addend
 from dmlax._cuda.tile import Schedule, Tile
 
@@ -29,7 +30,7 @@ def launch(
     name: str,
     body: Callable[..., None],
     problem: ConvProblem,
-    operands: Convolution,
+    operands: Operands,
     sums: Array,
     addend: Addend | None,
     *,
@@ -81,13 +82,20 @@ def parameter_types(problem: ConvProblem) -> ParameterTypes:
     )
 
 
-def _by_side(operands: Convolution) -> dict[str, Any]:
+def _by_side(operands: Convolution[Any, Any]) -> dict[str, Any]:
     """The operands that are not None, as a matrix product names them: left is the input."""
     return {
         _SIDES.get(name, name): value
         for name, value in operands._asdict().items()
         if value is not None
     }
+
+
+def split_window(problem: ConvProblem, pixel: Value) -> tuple[Value, Value, Value]:
+    """The image of an output pixel of all images, and its window's first row and column."""
+    image, y, x = split_pixel(pixel, *problem.output)
+    (down, right), (top, left) = problem.strides, problem.padding
+    return image, y * down - top[0], x * right - left[0]
 
 
 class Window(NamedTuple):
@@ -118,8 +126,8 @@ class WindowLoader:
     def _write_zero_points(self, scratch: Pointer, word: Value) -> Value:
         """The address of a chunk of zero points, which the thread copies where no input is.
 
-        A chunk for all threads, or for a block's, would be read one thread after another. Spans
-        have one each.
+        A chunk for all threads, or for a block's, would be read one thread after another. Every
+        span has a chunk.
         """
         start = (ir.block() * self.tile.threads + ir.thread()) * CHUNK
         for _, offset in self.spans:
@@ -140,7 +148,7 @@ class WindowLoader:
         group = self.group * problem.channels
         if problem.pointwise:
             return Window(self._shorten(pixel.extend() * size + group.extend()), constant(0))
-        image, top, left = problem.window(pixel)
+        image, top, left = split_window(problem, pixel)
         offset = (top * width + left) * size + group
         start = image.extend() * (height * width * size) + offset.extend_signed()
         if not problem.padded:
@@ -158,7 +166,7 @@ class WindowLoader:
         return offset.to_word() if self.problem.input_bytes < 2**31 else offset
 
     def copy(self, rows: Sequence[Window], chunk: gemm.Chunk) -> None:
-        """Begins to copy a chunk of each window, as many bytes at once as are contiguous."""
+        """Begins to copy a chunk of windows, as many bytes at once as are contiguous."""
         step, within, to = chunk
         for part in range(0, CHUNK, self.problem.copy_bytes):
             if self.problem.channels % self.tile.step_depth == 0:  # all spans are of one tap
@@ -171,10 +179,10 @@ class WindowLoader:
     def _copy_part(
         self, windows: Sequence[Window], chunk: gemm.Chunk, spans: Sequence[tuple[int, int]]
     ) -> None:
-        """Begins to copy contiguous bytes of one tap of each window.
+        """Begins to copy contiguous bytes of one tap of windows.
 
-        Where no input is there are zero points. What follows the last tap meets zeros of the
-        filter, but where windows are summed it counts.
+        Zero points stand beyond the input's edges. Bytes after the last tap meet zeros of the
+        filter, and count where windows are summed.
         """
         problem, cached = self.problem, _shares_cache_lines(self.problem, self.tile)
         tap = self._tap(chunk)
@@ -200,7 +208,7 @@ class WindowLoader:
     def source_where(self, wanted: Value, source: Value, size: int) -> tuple[Value, Value | None]:
         """The source of a copy, and how many of its bytes are read, None for all.
 
-        Elsewhere than where it is wanted it has zero points, or no byte: zeros are stored then.
+        An unwanted source becomes zero points, or no byte: zeros are stored then.
         """
         if self.zero_points is not None:
             return select(wanted, source, self.zero_points), None
@@ -231,7 +239,7 @@ class _Tap(NamedTuple):
 
 
 def scratch_words(problem: ConvProblem, schedule: Schedule) -> int:
-    """Words of global memory for zero points: a chunk of each thread, and of its other spans.
+    """Words of global memory for zero points: a chunk per thread, and per span after its first.
 
     None where they are 0, which copies store by themselves.
     """
@@ -253,8 +261,6 @@ def _sums_beyond_window(problem: ConvProblem, tile: Tile) -> bool:
 
 
 def _shares_cache_lines(problem: ConvProblem, tile: Tile) -> bool:
-    """True if windows are copied through the L1 cache, as several share its lines.
-
-    Wider pixels and larger tiles, which leave it little room, were faster past it.
-    """
-    return problem.pixel_bytes <= 32 and tile.columns <= 64
+    """True if windows are copied through the L1 cache, as several share its lines."""
+    narrow = problem.pixel_bytes <= tuning.MOST_CACHED_PIXEL_BYTES
+    return narrow and tile.columns <= tuning.MOST_CACHED_COLUMNS

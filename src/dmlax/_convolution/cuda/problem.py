@@ -2,21 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 
 from dmlax._convolution.plan import ConvolutionPlan
 from dmlax._core.byte_packing import round_up_to_word
+from dmlax._core.windows import two_axes
+from dmlax._cuda import tuning
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.sum_types import SumTypes
-
-_PADDED_OUTPUTS = 32  # so many output channels are padded to whole words, which store faster
-
-
-def _two_axes(values: Any, height: Any = 1) -> Any:
-    """Values for a height and a width; a convolution of one axis has a width alone."""
-    return tuple(values) if len(values) == 2 else (height, *values)
 
 
 @dataclass(frozen=True)
@@ -43,12 +37,12 @@ class ConvProblem:
         return cls(
             plan,
             plan.batch,
-            input=_two_axes(sizes),
-            output=_two_axes(plan.output_sizes),
-            kernel=_two_axes(plan.filter.kernel),
-            strides=_two_axes(options.strides),
-            dilations=_two_axes(options.dilations),
-            padding=_two_axes(options.padding, (0, 0)),
+            input=two_axes(sizes, 1),
+            output=two_axes(plan.output_sizes, 1),
+            kernel=two_axes(plan.filter.kernel, 1),
+            strides=two_axes(options.strides, 1),
+            dilations=two_axes(options.dilations, 1),
+            padding=two_axes(options.padding, (0, 0)),
             groups=plan.filter.group_count,
             channels=round_up_to_word(plan.filter.channels),
             sum=sum,
@@ -63,13 +57,13 @@ class ConvProblem:
     def stored_channels(self) -> int:
         """Output channels of a group as they are stored: whole words, where that is faster."""
         one_byte = self.plan.options.output_dtype.itemsize == 1
-        if self.groups == 1 and one_byte and self.output_channels >= _PADDED_OUTPUTS:
+        if self.groups == 1 and one_byte and self.output_channels >= tuning.FEWEST_PADDED_CHANNELS:
             return round_up_to_word(self.output_channels)
         return self.output_channels
 
     @property
     def depthwise(self) -> bool:
-        """True if each output channel has an input channel of its own."""
+        """True if a group has one input channel."""
         return self.plan.filter.channels == 1 and self.groups > 1
 
     @property
@@ -125,16 +119,6 @@ class ConvProblem:
         """True if an output pixel's window is the input pixel of the same index."""
         return self.taps == 1 and self.input == self.output and not self.padded
 
-    def window(self, pixel: Any) -> tuple[Any, Any, Any]:
-        """The image of an output pixel of all images, and its window's first row and column."""
-        rows, columns = self.output
-        image = pixel // (rows * columns)
-        pixel = pixel - image * (rows * columns)
-        y = pixel // columns
-        x = pixel - y * columns
-        top = y * self.strides[0] - self.padding[0][0]
-        return image, top, x * self.strides[1] - self.padding[1][0]
-
     @property
     def copy_bytes(self) -> int:
         """Bytes that one copy takes of a window: they are contiguous in the input at any tap."""
@@ -142,6 +126,6 @@ class ConvProblem:
 
     @property
     def sums_windows(self) -> bool:
-        """True if the filter has a zero point, whose term needs the sum of each window."""
+        """True if the filter has a zero point, whose term needs the sums of windows."""
         zero_point = self.plan.operands.filter_zero_point is not None
         return zero_point or self.plan.filter.filter.dtype == jnp.uint8

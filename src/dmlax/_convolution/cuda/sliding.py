@@ -1,4 +1,4 @@
-"""Windows that slide over pixels in shared memory, which are copied once and not once for each tap.
+"""Windows that slide over pixels in shared memory, which are copied once for all taps.
 
 A product's left rows are all pixels of the padded images, one after another: a tap further on is so
 many rows further on. Rows whose window leaves the image, or reaches the next one, are not stored.
@@ -11,14 +11,11 @@ from typing import Any
 
 from dmlax._convolution.cuda.operands import WindowLoader
 from dmlax._convolution.cuda.problem import ConvProblem
-from dmlax._cuda import cp_async, gemm, ir, wgmma
+from dmlax._cuda import cp_async, gemm, ir, tuning, wgmma
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Value, select
+from dmlax._cuda.pixels import split_pixel
 from dmlax._cuda.tile import Sliding, sliding_tile
-
-_FEWEST_PIXELS = 20_000  # of the output: fewer are fewer tiles than multiprocessors
-_COLUMNS = 64  # output channels: with more, products take longer than copies
-_MOST_BYTES = 108 * 1024  # of the pixels of all stages and the filter: two blocks fit
 
 
 @dataclass(frozen=True)
@@ -29,23 +26,24 @@ class SlidingWindows:
 
     @classmethod
     def of(cls, problem: ConvProblem) -> "SlidingWindows | None":
-        """The windows of a convolution that gains by it, else None."""
+        """The windows of a convolution that is faster with them, else None."""
         plain = problem.strides == problem.dilations == (1, 1) and problem.groups == 1
-        few = problem.output_channels == _COLUMNS and problem.sum is None
+        few = problem.output_channels == tuning.SLIDING_COLUMNS and problem.sum is None
         # A product takes 32 bytes of a window, which lie side by side where its pixels do.
         fits = problem.channels == 64 or (problem.channels == 16 and problem.kernel[1] % 4 == 0)
-        many = problem.taps > 1 and problem.output_pixels >= _FEWEST_PIXELS
+        many = problem.taps > 1 and problem.output_pixels >= tuning.FEWEST_SLIDING_PIXELS
         if not (plain and few and fits and many):
             return None
-        found = cls(problem)
-        return found if found._has_room else None
+        windows = cls(problem)
+        return windows if windows._fit_twice else None
 
     @property
-    def _has_room(self) -> bool:
+    def _fit_twice(self) -> bool:
         """True if two blocks fit a multiprocessor."""
         tile = sliding_tile(self.sliding, self.problem.depth)
         pixels = tile.stages * (tile.rows + self.sliding.pixels_beyond)
-        return pixels * self.problem.channels + _COLUMNS * self.problem.depth <= _MOST_BYTES
+        filter = tuning.SLIDING_COLUMNS * self.problem.depth
+        return pixels * self.problem.channels + filter <= tuning.MOST_SLIDING_BYTES
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -76,18 +74,14 @@ class SlidingWindows:
 
     def split(self, pixel: Value) -> tuple[Value, Value, Value]:
         """The image, the row and the column of a pixel of the padded images."""
-        rows, columns = self.sizes
-        image = pixel // (rows * columns)
-        rest = pixel - image * (rows * columns)
-        y = rest // columns
-        return image, y, rest - y * columns
+        return split_pixel(pixel, *self.sizes)
 
 
 class SlidingLoader(WindowLoader):
     """The loader of the pixels in which a tile's windows slide."""
 
-    def __init__(self, windows: SlidingWindows, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, windows: SlidingWindows, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.windows = windows
 
     def locate(self, row: Value) -> Any:

@@ -2,7 +2,7 @@
 
 A kernel copies and multiplies many bytes as fast as few. Space-to-depth makes the pixels of a block
 the channels of one pixel; the blocks divide the strides, so that every window begins at one. Merged
-groups give a filter's row places for the channels of them all. What the filter then lacks is its
+groups give a filter's row places for the channels of all groups. Places without a weight hold the
 zero point, which adds nothing to a sum.
 """
 
@@ -27,7 +27,7 @@ class ChannelTransform:
     """A transform to more channels: by space-to-depth or by merged groups, one of them at most."""
 
     source: ConvProblem
-    block: tuple[int, int] = (1, 1)  # pixels along each axis that become one
+    block: tuple[int, int] = (1, 1)  # pixels along both axes that become one
     merged_groups: int = 1  # groups that become one
 
     @classmethod
@@ -66,9 +66,9 @@ class ChannelTransform:
         return list(map(_space_to_depth_axis, axes, source.output, self.block))
 
     def transform_input(self, x: Array, zero_point: Array | None) -> Array:
-        """The target's input; zero points fill what is added. Channels are whole words.
+        """The target's input, padded with zero points. Channels are whole words.
 
-        It is made of words, in one of XLA's kernels with what made x.
+        It consists of words, so that XLA makes it in the kernel that makes x.
         """
         if self.block == (1, 1):
             return x

@@ -6,19 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 
 from dmlax._core.arguments import expand_rank
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cpu import library
 from dmlax._matmul.epilogue import has_column_epilogue
-from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.plan import Operands, ProductPlan
 from dmlax._matmul.prepare import as_parameter
 
 _TARGET = "dmlax_matrix_multiply"
 _MOST_SIZE = 2**31  # of an axis
 
 
-def run(plan: ProductPlan, operands: Product) -> Array:
+def run(plan: ProductPlan, operands: Operands) -> Array:
     """One call, and another for the epilogue unless all rows have the same parameters.
 
     `vmap` puts its axes before.
@@ -51,7 +52,7 @@ def why_not(plan: ProductPlan | None, platform: str) -> str | None:
     return None
 
 
-def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
+def _multiply(plan: ProductPlan, operands: Operands, dtype: np.dtype) -> Array:
     """(..., M, N): quantized, scaled, or int32 sums."""
     b, matrix, finished = operands.b, plan.matrix, dtype != np.int32
     quantized = finished and plan.quantized
@@ -61,36 +62,24 @@ def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
     a = _as_batch(operands.a, plan.input.shape[:-2], rank, (plan.rows, plan.depth))
     sizes = matrix.packed[-2:] if prepared else (plan.depth, plan.columns)
     sums = b.sums[..., None, :] if prepared else None
-    values: list[tuple[Any, Any, bool]] = [  # a parameter, its dtype, whether it is one per row
-        (operands.a_zero_point, plan.input.dtype, True),
-        (b.zero_point if prepared else operands.b_zero_point, matrix.matrix.dtype, False),
+    if not finished:
+        names = ("bias", "a_scale", "b_scale", "output_scale", "output_zero_point")
+        operands = operands._replace(**dict.fromkeys(names))
+    parameters: list[tuple[Array | None, DTypeLike]] = [
+        (_last_axis(operands.a_zero_point), plan.input.dtype),
+        (b.zero_point if prepared else operands.b_zero_point, matrix.matrix.dtype),
+        (_columns_of_bias(plan, operands.bias), np.int32 if quantized else dtype),
+        (operands.a_scale, np.float32),
+        (operands.b_scale, np.float32),
+        (operands.output_scale, np.float32),
+        (operands.output_zero_point, dtype if quantized else np.uint8),
     ]
-    own = [
-        (
-            _columns_of_bias(plan, operands.bias) if finished else None,
-            jnp.float32 if finished and not quantized else jnp.int32,
-            False,
-        ),
-        (operands.a_scale, jnp.float32, False),
-        (operands.b_scale, jnp.float32, False),
-        (operands.output_scale if quantized else None, jnp.float32, False),
-        (
-            operands.output_zero_point if quantized else None,
-            dtype if quantized else np.uint8,
-            False,
-        ),
-    ]
-    values += own if finished else [(None, kind, False) for _, kind, _ in own]
     output = jax.ShapeDtypeStruct((*plan.batch, plan.rows, plan.columns), dtype)
     call = jax.ffi.ffi_call(_TARGET, output, vmap_method="expand_dims")
     result: Array = call(
         a,
         _as_batch(b.packed if prepared else b, matrix.batch, rank, sizes),
-        _as_values(sums, jnp.int32, rank),
-        *(
-            _as_values(value if not rows else _last_axis(value), kind, rank)
-            for value, kind, rows in values
-        ),
+        *(_as_values(x, kind, rank) for x, kind in ((sums, np.int32), *parameters)),
         transposed=prepared and not panels,
         panels=panels,
         b_unsigned=matrix.matrix.dtype == jnp.uint8,
@@ -99,20 +88,20 @@ def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
     return result
 
 
-def _requantize(plan: ProductPlan, operands: Product, sums: Array) -> Array:
+def _requantize(plan: ProductPlan, operands: Operands, sums: Array) -> Array:
     """(..., M, N) sums to bytes, of any parameters."""
     scales = operands.a_scale, operands.b_scale, operands.output_scale
     zero_point = operands.output_zero_point
     zero_point = np.zeros((), plan.output.dtype) if zero_point is None else zero_point
-    parameters = [_expand(each, sums.ndim) for each in (*scales, zero_point)]
+    parameters = [_expand(x, sums.ndim) for x in (*scales, zero_point)]
     return _finish(
         "dmlax_requantize_sums", plan, sums, *parameters, _bias(plan, operands, np.int32)
     )
 
 
-def _scale(plan: ProductPlan, operands: Product, sums: Array) -> Array:
+def _scale(plan: ProductPlan, operands: Operands, sums: Array) -> Array:
     """(..., M, N) sums to floats."""
-    scales = (_expand(each, sums.ndim) for each in (operands.a_scale, operands.b_scale))
+    scales = (_expand(x, sums.ndim) for x in (operands.a_scale, operands.b_scale))
     bias = _bias(plan, operands, plan.output.dtype)
     has_bias = operands.bias is not None
     return _finish("dmlax_scale_sums", plan, sums, *scales, bias, has_bias=has_bias)
@@ -127,7 +116,7 @@ def _finish(
     return result
 
 
-def _bias(plan: ProductPlan, operands: Product, dtype: Any) -> Array:
+def _bias(plan: ProductPlan, operands: Operands, dtype: DTypeLike) -> Array:
     """The bias as it broadcasts to (..., M, N); an absent one is 0."""
     rank = len(plan.batch) + 2
     if operands.bias is None:
@@ -141,9 +130,9 @@ def _expand(parameter: Any, rank: int) -> Array:
     return expanded
 
 
-def _as_batch(x: Array, batch: tuple[int, ...], rank: int, own: tuple[int, ...]) -> Array:
+def _as_batch(x: Array, batch: tuple[int, ...], rank: int, sizes: tuple[int, ...]) -> Array:
     """Reshapes a matrix to (..., rows, columns) with as many batch axes as the output."""
-    return x.reshape((1,) * (rank - len(batch)) + batch + own)
+    return x.reshape((1,) * (rank - len(batch)) + batch + sizes)
 
 
 def _last_axis(parameter: Array | None) -> Array | None:
@@ -153,7 +142,7 @@ def _last_axis(parameter: Array | None) -> Array | None:
     return jnp.swapaxes(parameter, -1, -2)
 
 
-def _as_values(parameter: Array | None, dtype: Any, rank: int) -> Array:
+def _as_values(parameter: Array | None, dtype: DTypeLike, rank: int) -> Array:
     """Reshapes one value, (N,) or (..., 1, N) to (..., count); an absent one has none."""
     if parameter is None:
         return jnp.zeros((1,) * rank + (0,), dtype)

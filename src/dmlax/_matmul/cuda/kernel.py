@@ -1,6 +1,7 @@
 """The matrix product kernel for Hopper GPUs: the engine's, its left rows side by side."""
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from dmlax._core.arguments import ABSENT
 from dmlax._cuda import byte_table, cp_async, gemm, ir
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.epilogue import Addend, Output
+from dmlax._cuda.head_rows import HeadRows
 from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.launch import launch
 from dmlax._cuda.parameters import Parameters, ParameterTypes
@@ -38,14 +41,16 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
     """The outputs, of the problem's sizes."""
     product = product_of(problem, operands)
     schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
-    if product.looks_up and not _looks_up_at_once(problem, schedule):
-        found = multiply(problem, multiprocessors, operands._replace(entries=None))
-        return _look_up(problem, found, operands.entries)
+    if operands.entries is not None and not _looks_up_at_once(problem, schedule):
+        output = multiply(problem, multiprocessors, operands._replace(entries=None))
+        return _look_up(problem, output, operands.entries)
     types = parameter_types(problem, operands)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         block = gemm.Block(schedule, shared)
-        sum_of = None if problem.right_rows is None else _RowSums(problem, memory["right"])
+        sum_of = None
+        if problem.right_rows is not None:
+            sum_of = functools.partial(_sum_row, problem, problem.right_rows, memory["right"])
         parameters = Parameters(types, memory, sum_of)
         addend = None
         if problem.arithmetic is not None and (types_of_sum := problem.sum):
@@ -91,20 +96,20 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
 
 def adds_in_wide_tiles(problem: MatmulProblem, multiprocessors: int) -> bool:
     """True if the tile of a product with an addend is as wide as the one that it has without."""
-    product = product_of(problem, Matrices(None, None, None))
+    product = product_of(problem, Matrices(ABSENT, ABSENT, ABSENT))
     products = product, replace(product, adds=False)
-    return all(choose_tile(each, multiprocessors).columns > 128 for each in products)
+    return all(choose_tile(product, multiprocessors).columns > 128 for product in products)
 
 
 def _looks_up_at_once(problem: MatmulProblem, schedule: Schedule) -> bool:
-    """True if the tables have room beside a tile, whose columns all have the same one."""
-    alike = problem.columns // problem.tables % schedule.tile.columns == 0
-    return (alike or problem.tables == 1) and gemm.has_room(schedule, problem.columns)
+    """True if the tables fit beside a tile, whose columns all have the same table."""
+    one_table = problem.columns // problem.tables % schedule.tile.columns == 0
+    return (one_table or problem.tables == 1) and gemm.has_room(schedule, problem.columns)
 
 
-def _look_up(problem: MatmulProblem, found: Array, entries: Array) -> Array:
-    """Looks the outputs up by kernels of their own, one for each part of the columns."""
-    places = found.astype(jnp.uint8)
+def _look_up(problem: MatmulProblem, output: Array, entries: Array) -> Array:
+    """Looks the outputs up by separate kernels, one for every part of the columns."""
+    places = output.astype(jnp.uint8)
     ends = [problem.columns // problem.tables * i for i in range(1, problem.tables)]
     parts = [
         byte_table.look_up("dmlax_quantized_lookup", table, part)
@@ -113,30 +118,19 @@ def _look_up(problem: MatmulProblem, found: Array, entries: Array) -> Array:
     return jnp.concatenate(parts, -1).astype(problem.output)
 
 
-class _RowSums:
-    """The sums of the rows of right, of int8, by their columns of all groups."""
-
-    def __init__(self, problem: MatmulProblem, right: Pointer) -> None:
-        self.problem, self.right = problem, right
-
-    def __call__(self, column: Value) -> Value:
-        """Sums a row."""
-        rows, columns = self.problem.right_rows, self.problem.columns
-        assert rows is not None
-        group = column // columns
-        start = rows.offset(group) + (column - group * columns) * rows.row
-        total, ones = constant(0), constant(0x01010101)
-        for depth in range(0, self.problem.depth, CHUNK):
-            words = ir.load_read_only_bytes(self.right.address(start + depth), CHUNK)
-            for word in words:
-                total = ir.dot_bytes(total, word, ones, unsigned=False)
-        return total
+def _sum_row(problem: MatmulProblem, rows: HeadRows, right: Pointer, column: Value) -> Value:
+    """The sum of a row of right, of int8, by its column of all groups."""
+    group = column // problem.columns
+    start = rows.offset(group) + (column - group * problem.columns) * rows.row
+    depths = range(0, problem.depth, CHUNK)
+    loads = (ir.load_read_only_bytes(right.address(start + depth), CHUNK) for depth in depths)
+    return ir.sum_bytes(itertools.chain.from_iterable(loads))
 
 
 def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterTypes:
     """The types of the parameters."""
-    given = {name: getattr(operands, name) for name in PER_COLUMN}
-    many = frozenset(name for name, x in given.items() if x is not None and x.size > 1)
+    parameters = {name: getattr(operands, name) for name in PER_COLUMN}
+    many = frozenset(name for name, x in parameters.items() if x is not None and x.size > 1)
     return ParameterTypes(
         problem.left,
         problem.right,
@@ -177,7 +171,7 @@ class RowLoader:
         return offset.to_word() if problem.left_bytes < 2**32 else offset
 
     def copy(self, rows: Sequence[Value], chunk: gemm.Chunk) -> None:
-        """Begins to copy a chunk of each row."""
+        """Begins to copy a chunk of every row."""
         if self.problem.depth % self.tile.step_depth == 0:
             self._copy(rows, chunk, self.spans)
             return

@@ -1,33 +1,35 @@
-"""Matrix products on Hopper GPUs, requantized in registers where each row does alike.
+"""Matrix products on Hopper GPUs, requantized in registers if all rows have the same parameters.
 
 The kernel is in `kernel`, which is imported only where it is lowered.
 """
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.custom_batching
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core.arguments import Aval, expand_rank
+from dmlax._core.arguments import ABSENT, Aval, expand_rank
 from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._core.prepared_weights import Prepared
-from dmlax._cuda import capability
+from dmlax._cuda import capability, tuning
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.head_rows import HeadRows
 from dmlax._cuda.sum_types import Addend, SumTypes
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
-from dmlax._matmul.plan import MatrixShape, Product, ProductPlan
-from dmlax._matmul.prepare import as_parameter, as_rows, pack
+from dmlax._matmul.plan import MatrixShape, Operands, ProductPlan
+from dmlax._matmul.prepare import PACKER, as_parameter, as_rows
+
+if TYPE_CHECKING:
+    from dmlax._cuda.parameters import ParameterTypes
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
-_PADDED_OUTPUTS = 2**22  # so many outputs are stored in whole chunks of columns, which is faster
 
 
 def why_not(plan: ProductPlan | None, platform: str) -> str | None:
@@ -46,7 +48,7 @@ def why_not(plan: ProductPlan | None, platform: str) -> str | None:
     return None
 
 
-def run(plan: ProductPlan, operands: Product) -> Array:
+def run(plan: ProductPlan, operands: Operands) -> Array:
     """Runs the kernel, and the epilogue apart where its parameters are not one a column."""
     a = capability.refuse_elsewhere(_name(plan), operands.a, functools.partial(why_not, plan))
     if plan.output.size == 0:
@@ -54,42 +56,44 @@ def run(plan: ProductPlan, operands: Product) -> Array:
     operands = operands._replace(a=a)
     b = _prepared(plan, operands)
     if requantizes(plan):
-        return _multiply(plan, operands, b, fused=True).reshape(plan.output.shape)
+        output = _multiply(plan, operands, b, fused=True)
+        return output[..., : plan.columns].reshape(plan.output.shape)
     per_row = _has_zero_per_row(plan)
-    given = operands._replace(a_zero_point=None) if per_row else operands
-    sums = _multiply(plan, given, b, fused=False)
+    summed = operands._replace(a_zero_point=None) if per_row else operands
+    sums = _multiply(plan, summed, b, fused=False)[..., : plan.columns]
     if per_row:
         sums -= as_int32(operands.a_zero_point, sums.ndim) * _column_sums(plan, b)
     return epilogue(plan, operands)(sums).reshape(plan.output.shape)
 
 
-def run_with_whole_rows(plan: ProductPlan, operands: Product) -> Array:
-    """Runs the kernel of a product that it requantizes: (..., M, N), and any bytes up to a chunk.
+def run_with_whole_rows(plan: ProductPlan, operands: Operands) -> Array:
+    """Runs a requantizing kernel that stores (..., M, N up to a whole chunk), with any bytes last.
 
-    The left matrix may have such rows, too: of zeros after the last element.
+    The rows of the left matrix may also end with zeros up to a whole chunk.
     """
-    return _multiply_whole(plan, operands, _prepared(plan, operands), fused=True, always=True)
+    return _multiply(plan, operands, _prepared(plan, operands), fused=True, always=True)
 
 
-def run_with_lookup(plan: ProductPlan, operands: Product, entries: Array) -> Array:
-    """Runs the kernel of a product that it requantizes, and replaces its bytes.
+def run_with_lookup(plan: ProductPlan, operands: Operands, entries: Array) -> Array:
+    """Runs a requantizing kernel that replaces every byte by its entry.
 
     Args:
       plan: of the product.
-      operands: likewise.
-      entries: uint8, 256 in the order of unsigned bytes; or several such tables, (tables, 256),
-        each for as many of the columns.
+      operands: of the product.
+      entries: uint8, 256 in the order of unsigned bytes; or (tables, 256), tables for equal parts
+        of the columns.
     """
-    output = _multiply(plan, operands, _prepared(plan, operands), fused=True, entries=entries)
-    return output.reshape(plan.output.shape)
+    b = _prepared(plan, operands)
+    output = _multiply(plan, operands, b, fused=True, entries=entries.reshape(-1, 256))
+    return output[..., : plan.columns].reshape(plan.output.shape)
 
 
 def run_with_sum(
-    plan: ProductPlan, operands: Product, sum: SumTypes, addend: Addend
+    plan: ProductPlan, operands: Operands, sum: SumTypes, addend: Addend
 ) -> Array | None:
-    """Runs the kernel of a product that it requantizes, and adds an addend of the output's shape.
+    """Runs a requantizing kernel that adds an addend of the output's shape.
 
-    None: with the addend it would take another tile, which is slower than a sum of its own.
+    None where the addend would need a smaller tile: a product and a sum are then faster.
     """
     from dmlax._matmul.cuda import kernel
 
@@ -97,94 +101,81 @@ def run_with_sum(
     problem = replace(problem, sum=sum)
     if problem.groups > 1 or not kernel.adds_in_wide_tiles(problem, capability.multiprocessors()):
         return None
-    given = {
-        name: x if x is None or name == "addend" else _single(x)
-        for name, x in addend._asdict().items()
-    }
-    output: Array = _with_batching(problem)(matrices._replace(**given))
+    x, *parameters = addend
+    terms = _single(**dict(zip(Addend._fields[1:], parameters, strict=True)))
+    output = _launch(problem, matrices._replace(addend=x, **terms))
     return output.reshape(plan.output.shape)
 
 
-def run_with_heads_last(plan: ProductPlan, operands: Product) -> Array:
-    """Runs the kernel of a product that it requantizes, the last batch axis behind M."""
+def run_with_heads_last(plan: ProductPlan, operands: Operands) -> Array:
+    """Runs a requantizing kernel that stores the last batch axis behind M."""
     problem, matrices = _problem(plan, operands, _prepared(plan, operands), fused=True)
     *batch, heads = plan.batch
     if problem.groups == 1:  # its rows are those of all heads
         return jnp.swapaxes(run(plan, operands), -2, -3)
-    output: Array = _with_batching(replace(problem, heads=heads))(matrices)
+    output = _launch(replace(problem, heads=heads), matrices)
     return output.reshape(*batch, plan.rows, heads, plan.columns)
 
 
 def run_of_heads(
-    plan: ProductPlan, operands: Product, rows: tuple[HeadRows, HeadRows], y: Array
+    plan: ProductPlan, operands: Operands, rows: tuple[HeadRows, HeadRows], y: Array
 ) -> Array:
-    """Runs the kernel of a product of matrices whose rows lie in those of one matrix.
+    """Runs a requantizing kernel on matrices whose rows lie in those of one matrix.
 
     Args:
       plan: of the product, (..., heads, M, K) by (..., heads, K, N), whose K is of whole chunks.
-      operands: likewise, without the matrices.
-      rows: those of left, and of right by its columns, re-based to int8.
+      operands: of the product, without the matrices.
+      rows: those of left, and those of right by its columns, re-based to int8.
       y: the bytes of both.
 
     Returns:
       (..., heads, M, N), and any bytes up to a chunk.
     """
-    zero_point = operands.b_zero_point
-    given = None if zero_point is None else as_parameter(zero_point)
-    problem = replace(
-        MatmulProblem.of(plan, plan.arithmetic),
-        left_rows=rows[0],
-        right_rows=rows[1],
-        whole_rows=True,
-    )
-    matrices = _with_parameters(plan, problem, operands, given, Matrices(y, y, None))
-    output: Array = _with_batching(problem)(matrices)
+    problem = MatmulProblem.of(plan, plan.arithmetic)
+    problem = replace(problem, left_rows=rows[0], right_rows=rows[1], whole_rows=True)
+    parameters = _parameters(plan, problem, operands, operands.b_zero_point)
+    output = _launch(problem, Matrices(y, y, ABSENT, **parameters))
     return output.reshape(*plan.batch, plan.rows, problem.stored)
 
 
-def parameters_of(plan: ProductPlan, operands: Product) -> tuple[Any, bool, dict[str, Array]]:
+def parameters_of(
+    plan: ProductPlan, operands: Operands
+) -> "tuple[ParameterTypes, bool, dict[str, Array]]":
     """The types of a product's parameters, whether it sums left's rows, and the parameters."""
     from dmlax._matmul.cuda import kernel
 
-    problem, zero_point = MatmulProblem.of(plan, plan.arithmetic), operands.b_zero_point
-    given = None if zero_point is None else as_parameter(zero_point)
-    matrices = _with_parameters(plan, problem, operands, given, Matrices(None, None, None))
-    found = {name: x for name, x in matrices._asdict().items() if x is not None}
-    return kernel.parameter_types(problem, matrices), problem.sums_rows(matrices), found
+    problem = MatmulProblem.of(plan, plan.arithmetic)
+    parameters = _parameters(plan, problem, operands, operands.b_zero_point)
+    matrices = Matrices(ABSENT, ABSENT, ABSENT, **parameters)
+    present = {name: x for name, x in matrices._asdict().items() if x is not None}
+    return kernel.parameter_types(problem, matrices), problem.sums_rows(matrices), present
 
 
 def pack_heads_by_kernel(
-    plan: ProductPlan, operands: Product, rows: HeadRows, y: Array
+    plan: ProductPlan, operands: Operands, rows: HeadRows, y: Array
 ) -> Prepared | None:
-    """Packs right matrices whose rows lie in those of one matrix; None where none fits a block."""
+    """Packs right matrices whose rows lie in those of one matrix; None if none fits a block."""
     from dmlax._matmul.cuda import pack as kernel
 
     shape = plan.matrix
     if not kernel.has_room(shape.depth, shape.columns):
         return None
     sizes = math.prod(shape.batch), shape.depth, shape.columns
-    return _as_prepared(plan, operands, *kernel.pack_heads(rows, sizes, shape.matrix.dtype, y))
-
-
-def pack_by_kernel(plan: ProductPlan, operands: Product) -> Prepared:
-    """Packs the right matrices of a product: by a kernel, if they are not prepared and fit it."""
-    from dmlax._matmul.cuda import pack as kernel
-
-    shape = plan.matrix
-    if isinstance(operands.b, Prepared) or not kernel.has_room(shape.depth, shape.columns):
-        return _prepared(plan, operands)
-    matrices = operands.b.reshape(-1, shape.depth, shape.columns)
-    return _as_prepared(plan, operands, *kernel.pack(matrices))
-
-
-def _as_prepared(plan: ProductPlan, operands: Product, packed: Array, sums: Array) -> Prepared:
-    """Returns what a kernel packed and summed as a prepared matrix of the plan."""
-    shape, zero_point = plan.matrix, operands.b_zero_point
+    packed, sums = kernel.pack_heads(rows, sizes, shape.matrix.dtype, y)
     return Prepared(
         packed.reshape(*shape.batch, shape.columns, packed.shape[-1]),
         sums.reshape(*shape.batch, shape.columns),
-        None if zero_point is None else as_parameter(zero_point),
+        jax.tree.map(as_parameter, operands.b_zero_point),
     )
+
+
+def pack_by_kernel(plan: ProductPlan, operands: Operands) -> Prepared:
+    """Packs the right matrices of a product: by a kernel, if they are not prepared and fit it."""
+    packed, depth, columns = None, plan.depth, plan.columns
+    if not isinstance(operands.b, Prepared):
+        rows = HeadRows(1, depth * columns, 0, columns, 0)
+        packed = pack_heads_by_kernel(plan, operands, rows, operands.b)
+    return _prepared(plan, operands) if packed is None else packed
 
 
 def why_not_fused(plan: ProductPlan, platform: str) -> str | None:
@@ -197,8 +188,8 @@ def why_not_fused(plan: ProductPlan, platform: str) -> str | None:
 def requantizes(plan: ProductPlan) -> bool:
     """True if the kernel gives the outputs, not sums."""
     apart = plan.operands.bias is not None and plan.bias_limit is None
-    alike = has_column_epilogue(plan) and not _has_zero_per_row(plan)
-    return alike and plan.quantized and not apart
+    by_columns = has_column_epilogue(plan) and not _has_zero_per_row(plan)
+    return by_columns and plan.quantized and not apart
 
 
 def _has_zero_per_row(plan: ProductPlan) -> bool:
@@ -212,7 +203,7 @@ def _name(plan: ProductPlan) -> str:
     return "matrix_multiply_integer_to_float" if plan.scaled else "matrix_multiply_integer"
 
 
-def _prepared(plan: ProductPlan, operands: Product) -> Prepared:
+def _prepared(plan: ProductPlan, operands: Operands) -> Prepared:
     b = as_rows(plan, operands)
     return _pack(plan.matrix, operands.b, operands.b_zero_point) if b is None else b
 
@@ -222,10 +213,10 @@ def _pack(shape: MatrixShape, matrix: Array, zero_point: Array | None) -> Prepar
     missing = -shape.depth % CHUNK
     sizes = *shape.batch, shape.depth + missing, shape.columns
     rows = matrix.reshape(*shape.batch, shape.depth, shape.columns)
-    widths = [(0, size - own) for size, own in zip(sizes, rows.shape, strict=True)]
+    widths = [(0, size - actual) for size, actual in zip(sizes, rows.shape, strict=True)]
     dtype = shape.matrix.dtype
     padded = jnp.pad(rows, widths, constant_values=np.asarray(rebase_of(dtype), dtype))
-    return pack(MatrixShape(Aval(dtype, sizes)), padded, zero_point)
+    return PACKER.pack(MatrixShape(Aval(dtype, sizes)), padded, zero_point)
 
 
 def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
@@ -238,82 +229,71 @@ def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
 
 def _multiply(
     plan: ProductPlan,
-    operands: Product,
-    b: Prepared,
-    *,
-    fused: bool,
-    entries: Array | None = None,
-) -> Array:
-    """(..., M, N): quantized, or int32 sums."""
-    output = _multiply_whole(plan, operands, b, fused=fused, entries=entries)
-    return output[..., : plan.columns]
-
-
-def _multiply_whole(
-    plan: ProductPlan,
-    operands: Product,
+    operands: Operands,
     b: Prepared,
     *,
     fused: bool,
     always: bool = False,
     entries: Array | None = None,
 ) -> Array:
-    """Multiply as `_multiply` does; others follow the N columns where these are padded."""
+    """(..., M, N), quantized or int32 sums; bytes follow the N columns where these are padded.
+
+    `always` pads the columns of every product, and `entries` are (tables, 256).
+    """
     problem, matrices = _problem(plan, operands, b, fused=fused)
     if always or _stores_bytes_alone(problem):
         problem = replace(problem, whole_rows=True)
     if entries is not None:
-        problem = replace(problem, tables=entries.size // 256)
-        entries = entries.reshape(problem.tables, 256)
-    output: Array = _with_batching(problem)(matrices._replace(entries=entries))
+        problem = replace(problem, tables=len(entries))
+    output = _launch(problem, matrices._replace(entries=entries))
     return output.reshape(*plan.batch, plan.rows, problem.stored)
 
 
 def _problem(
-    plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool
+    plan: ProductPlan, operands: Operands, b: Prepared, *, fused: bool
 ) -> tuple[MatmulProblem, Matrices]:
     """The kernel's problem and operands."""
     problem = MatmulProblem.of(plan, plan.arithmetic if fused else None)
-    batch = _batch(plan, problem)
+    batch, size = _batch(plan, problem), b.packed.shape[-1]  # rows may be padded before
+    right = _grouped(problem, batch, b.packed, problem.columns, size)
     matrices = Matrices(
         _left(plan, problem, operands.a),
-        _right(problem, batch, b.packed),
-        _sums(problem, batch, b.sums),
+        pad_end(right, problem.depth - size),
+        _grouped(problem, batch, b.sums, problem.columns),
+        **_parameters(plan, problem, operands, b.zero_point),
     )
-    return problem, _with_parameters(plan, problem, operands, b.zero_point, matrices)
+    return problem, matrices
 
 
 def _batch(plan: ProductPlan, problem: MatmulProblem) -> tuple[int, ...]:
     return plan.batch if problem.groups > 1 else ()
 
 
-def _with_parameters(
-    plan: ProductPlan,
-    problem: MatmulProblem,
-    operands: Product,
-    right_zero_point: Array | None,
-    matrices: Matrices,
-) -> Matrices:
-    """The kernel's operands: parameters, beside matrices."""
+def _parameters(
+    plan: ProductPlan, problem: MatmulProblem, operands: Operands, right_zero_point: Array | None
+) -> dict[str, Any]:
+    """The kernel's parameters, by the names of `Matrices`."""
     per_column = functools.partial(_per_column, problem, _batch(plan, problem))
-    matrices = matrices._replace(
-        right_zero_point=per_column(right_zero_point),
-        left_zero_point=_single(operands.a_zero_point),
-    )
-    if problem.arithmetic is not None:
-        matrices = matrices._replace(
-            right_scale=per_column(operands.b_scale),
-            left_scale=_single(operands.a_scale),
-            output_scale=_single(operands.output_scale),
-            output_zero_point=_single(operands.output_zero_point),
-            bias=_bias(problem, operands.bias),
-        )
-    return matrices
+    zero_points = {"right_zero_point": per_column(right_zero_point)}
+    zero_points |= _single(left_zero_point=operands.a_zero_point)
+    if problem.arithmetic is None:
+        return zero_points
+    sizes = problem.groups, problem.columns
+    return {
+        **zero_points,
+        "right_scale": per_column(operands.b_scale),
+        **_single(
+            left_scale=operands.a_scale,
+            output_scale=operands.output_scale,
+            output_zero_point=operands.output_zero_point,
+        ),
+        "bias": jax.tree.map(lambda x: jnp.broadcast_to(x.reshape(-1), sizes), operands.bias),
+    }
 
 
 def _stores_bytes_alone(problem: MatmulProblem) -> bool:
     """True for many outputs of an odd number of columns: whole chunks of them are faster."""
-    many = problem.groups * problem.rows * problem.columns >= _PADDED_OUTPUTS
+    many = problem.groups * problem.rows * problem.columns >= tuning.FEWEST_PADDED_OUTPUTS
     odd = problem.columns % 4 > 0 and problem.columns > CHUNK
     return many and odd and problem.output.itemsize == 1
 
@@ -326,17 +306,10 @@ def _left(plan: ProductPlan, problem: MatmulProblem, a: Array) -> Array:
     return pad_end(a.reshape(problem.left_groups, problem.rows, size), problem.depth - size)
 
 
-def _right(problem: MatmulProblem, batch: tuple[int, ...], packed: Array) -> Array:
-    """(groups, columns, depth)."""
-    sizes = problem.columns, packed.shape[-1]  # rows may be padded before
-    packed = jnp.broadcast_to(packed, (*batch, *sizes)) if batch else packed
-    return pad_end(packed.reshape(problem.groups, *sizes), problem.depth - sizes[1])
-
-
-def _sums(problem: MatmulProblem, batch: tuple[int, ...], sums: Array) -> Array:
-    """(groups, columns)."""
-    sums = jnp.broadcast_to(sums, (*batch, problem.columns)) if batch else sums
-    return sums.reshape(problem.groups, problem.columns)
+def _grouped(problem: MatmulProblem, batch: tuple[int, ...], x: Array, *sizes: int) -> Array:
+    """(groups, *sizes) of an operand that all groups may share."""
+    x = jnp.broadcast_to(x, (*batch, *sizes)) if batch else x
+    return x.reshape(problem.groups, *sizes)
 
 
 def _per_column(
@@ -344,80 +317,68 @@ def _per_column(
 ) -> Array | None:
     """One value, or (groups, columns)."""
     if parameter is None or parameter.size == 1:
-        return _single(parameter)
+        return None if parameter is None else parameter.reshape(1)
     parameter = parameter.reshape(parameter.shape[-1:]) if not batch else parameter
     parameter = expand_rank(parameter, len(batch) + 2)
     sizes = problem.groups, problem.columns
     return jnp.broadcast_to(parameter, (*batch, 1, problem.columns)).reshape(sizes)
 
 
-def _bias(problem: MatmulProblem, bias: Array | None) -> Array | None:
-    """(groups, columns)."""
-    if bias is None:
-        return None
-    return jnp.broadcast_to(bias.reshape(-1), (problem.groups, problem.columns))
+def _single(**parameters: Array | None) -> dict[str, Any]:
+    """Parameters of one value, by name."""
+    return {name: None if x is None else x.reshape(1) for name, x in parameters.items()}
 
 
-def _single(parameter: Array | None) -> Array | None:
-    return None if parameter is None else parameter.reshape(1)
-
-
-def _with_batching(problem: MatmulProblem) -> Any:
-    """The product with a batching rule: one kernel unless a parameter of all columns is mapped."""
+def _launch(problem: MatmulProblem, operands: Matrices) -> Array:
+    """Runs one kernel, also for a mapped call unless a parameter of all columns is mapped."""
+    from dmlax._cuda.launch import call_merged
+    from dmlax._matmul.cuda import kernel
 
     def multiply(operands: Matrices) -> Array:
-        from dmlax._matmul.cuda import kernel
-
         return kernel.multiply(problem, capability.multiprocessors(), operands)
 
-    call = jax.custom_batching.custom_vmap(multiply)
-
-    @call.def_vmap
-    def batched(size: int, arguments: Any, operands: Matrices) -> tuple[Array, bool]:
-        (mapped,) = arguments
+    def merge(
+        size: int, mapped: Sequence[Matrices], operands: tuple[Matrices, ...]
+    ) -> Array | None:
         shape = size, *problem.output_sizes
         if size == 0:
-            return jnp.zeros(shape, problem.written), True
-        larger = _merge(problem, size, mapped, operands)
-        if larger is None:
-            axes = jax.tree.map(lambda each: 0 if each else None, mapped)
-            return jax.vmap(jax.custom_batching.sequential_vmap(multiply), (axes,))(operands), True
-        return _with_batching(larger[0])(larger[1]).reshape(shape), True
+            return jnp.zeros(shape, problem.written)
+        merged = _merge(problem, size, mapped[0], operands[0])
+        return None if merged is None else _launch(*merged).reshape(shape)
 
-    return call
+    return call_merged(multiply, merge, operands)
 
 
 def _merge(
     problem: MatmulProblem, size: int, mapped: Matrices, operands: Matrices
 ) -> tuple[MatmulProblem, Matrices] | None:
     """A mapped product as one, or None: more rows where only left is mapped, else more groups."""
-    of_right = ("right", "sums", *PER_COLUMN)
-    others = [name for name in Matrices._fields if name not in ("left", *of_right)]
-    if any(getattr(mapped, name) for name in others if name != "addend"):
-        return None
-    if problem.sum is not None and not (mapped.left and mapped.addend):
+    groups = size * problem.groups
+    of_right = {"right", "sums", *PER_COLUMN}
+    varying = {name for name, is_mapped in mapped._asdict().items() if is_mapped}
+    if varying - of_right - {"left", "addend"}:
         return None
     if problem.left_rows is not None:
-        return _merge_heads(problem, size, mapped, operands)
-    if problem.groups == 1 and not any(getattr(mapped, name) for name in of_right):
+        alone = varying == {"left", "right"}
+        return (replace(problem, groups=groups, left_groups=groups), operands) if alone else None
+    if operands.addend is not None:
+        if varying != {"left", "addend"} or problem.groups > 1:
+            return None
+        operands = operands._replace(addend=operands.addend.reshape(-1, problem.columns))
+    if problem.groups == 1 and not varying & of_right:
         merged = replace(problem, rows=size * problem.rows)
         left = operands.left.reshape(1, merged.rows, problem.depth)
-        if problem.sum is not None:
-            operands = operands._replace(addend=operands.addend.reshape(-1, problem.columns))
         return _if_small(merged, operands._replace(left=left))
-    if problem.sum is not None:
-        return None
-    groups = size * problem.groups
 
     def merge(name: str, *sizes: int) -> Array:
-        """(groups, ...) of an operand that may be mapped, of one or of each of its groups."""
+        """(groups, ...) of an operand that may be mapped, and may have one group for all."""
         value = getattr(operands, name)
         first = size if getattr(mapped, name) else 1
         last = value.shape[-1]  # 1 of a parameter of one value
         value = value.reshape(first, -1, *sizes[:-1], last)
         return jnp.broadcast_to(value, (size, problem.groups, *sizes)).reshape(groups, *sizes)
 
-    found = {
+    operands_of_groups = {
         "left": merge("left", problem.rows, problem.depth),
         "right": merge("right", problem.columns, problem.depth),
         "sums": merge("sums", problem.columns),
@@ -425,20 +386,9 @@ def _merge(
     for name in PER_COLUMN:
         value = getattr(operands, name)
         if value is not None and (value.size > 1 or name == "bias" or getattr(mapped, name)):
-            found[name] = merge(name, problem.columns)
+            operands_of_groups[name] = merge(name, problem.columns)
     merged = replace(problem, groups=groups, left_groups=groups)
-    return _if_small(merged, operands._replace(**found))
-
-
-def _merge_heads(
-    problem: MatmulProblem, size: int, mapped: Matrices, operands: Matrices
-) -> tuple[MatmulProblem, Matrices] | None:
-    """A mapped product of heads as one of more images, where nothing else is mapped; else None."""
-    if not (mapped.left and mapped.right) or any(getattr(mapped, name) for name in PER_COLUMN):
-        return None
-    groups = size * problem.groups
-    merged = replace(problem, groups=groups, left_groups=groups)
-    return merged, operands
+    return _if_small(merged, operands._replace(**operands_of_groups))
 
 
 def _if_small(problem: MatmulProblem, operands: Matrices) -> tuple[MatmulProblem, Matrices] | None:

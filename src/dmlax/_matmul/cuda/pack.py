@@ -5,10 +5,9 @@ four columns.
 """
 
 import functools
-from typing import Any
+from collections.abc import Sequence
 
 import jax
-import jax.custom_batching
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -18,7 +17,7 @@ from dmlax._cuda import cp_async, ir
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.head_rows import HeadRows
 from dmlax._cuda.ir import Pointer, Value, constant
-from dmlax._cuda.launch import ThreadBlock, launch
+from dmlax._cuda.launch import ThreadBlock, call_merged, launch
 
 _BLOCK = ThreadBlock(2)
 _SKEW = 64  # bytes after every 16 rows, which half a warp reads beside the next ones
@@ -31,20 +30,12 @@ def has_room(depth: int, columns: int) -> bool:
     return columns % CHUNK == 0 and 0 < _shared_bytes(depth, columns) <= _MOST_BYTES
 
 
-def pack(matrices: Array) -> tuple[Array, Array]:
-    """Packs (groups, K, N): int8 (groups, N, K up to a chunk), zeros last; int32 sums (groups, N).
-
-    uint8 is re-based by 128.
-    """
-    groups, depth, columns = matrices.shape
-    rows = HeadRows(1, depth * columns, 0, columns, 0)
-    return pack_heads(rows, (groups, depth, columns), np.dtype(matrices.dtype), matrices)
-
-
 def pack_heads(
     rows: HeadRows, sizes: tuple[int, int, int], dtype: np.dtype, matrices: Array
 ) -> tuple[Array, Array]:
-    """Packs matrices (groups, K, N), whose rows lie so, as `pack` does.
+    """Packs (groups, K, N): int8 (groups, N, K up to a chunk), zeros last; int32 sums (groups, N).
+
+    uint8 is re-based by 128.
 
     Args:
       rows: of the matrices.
@@ -52,16 +43,13 @@ def pack_heads(
       dtype: of the elements, whichever the array has.
       matrices: of any shape.
     """
-    function = jax.custom_batching.custom_vmap(functools.partial(_pack, rows, sizes, dtype))
 
-    @function.def_vmap
-    def batched(size: int, mapped: Any, matrices: Array) -> Any:
+    def merge(size: int, mapped: Sequence[bool], operands: tuple[Array]) -> tuple[Array, Array]:
         groups, depth, columns = sizes
-        found = pack_heads(rows, (size * groups, depth, columns), dtype, matrices)
-        return jax.tree.map(lambda x: x.reshape(size, groups, *x.shape[1:]), found), (True, True)
+        packed, sums = pack_heads(rows, (size * groups, depth, columns), dtype, *operands)
+        return packed.reshape(size, groups, *packed.shape[1:]), sums.reshape(size, groups, columns)
 
-    found: tuple[Array, Array] = function(matrices)
-    return found
+    return call_merged(functools.partial(_pack, rows, sizes, dtype), merge, matrices)
 
 
 def _pack(
@@ -134,24 +122,16 @@ def _body(
             )
             ir.ptx_effect("red.shared.add.u32 [$0], $1;", totals + (column + i) * 4, total)
 
-    _visit(padded * columns // CHUNK, copy)
-    _visit(columns, lambda column: ir.store_shared(totals + column * 4, zero))
+    _BLOCK.visit(padded * columns // CHUNK, copy)
+    _BLOCK.visit(columns, lambda column: ir.store_shared(totals + column * 4, zero))
     cp_async.commit_group()
     cp_async.wait_group(0)
     ir.barrier()
-    _visit(padded // CHUNK * (columns // 4), compute)
+    _BLOCK.visit(padded // CHUNK * (columns // 4), compute)
     ir.barrier()
 
     def store(column: Value) -> None:
         (total,) = ir.load_shared(totals + column * 4, 1)
         sums.store((group * columns + column).extend() * 4, total)
 
-    _visit(columns, store)
-
-
-def _visit(count: int, visit: Any) -> None:
-    """Visits a thread's share of so many numbers."""
-    for first in range(0, count, _BLOCK.threads):
-        number = ir.thread() + first
-        with ir.when(number < count):
-            visit(number)
+    _BLOCK.visit(columns, store)

@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda.capability import CHUNK
@@ -17,22 +18,24 @@ from dmlax._matmul.plan import ProductPlan
 class Matrices(NamedTuple):
     """The operands of a kernel; absent ones are None. A parameter has one value or one a column."""
 
-    left: Any  # (left groups, rows, depth), of whole chunks
-    right: Any  # int8 (groups, columns, depth)
-    sums: Any  # int32 (groups, columns), of the rows of right; None: of those of heads
-    right_zero_point: Any = None
-    right_scale: Any = None
-    left_zero_point: Any = None
-    left_scale: Any = None
-    output_scale: Any = None
-    output_zero_point: Any = None
-    bias: Any = None  # int32 (groups, columns)
-    entries: Any = None  # uint8 (tables, 256): what replaces each byte of equal parts of columns
-    addend: Any = None  # (rows, columns) of one group: it is added to the output
-    addend_scale: Any = None
-    addend_zero_point: Any = None
-    sum_scale: Any = None
-    sum_zero_point: Any = None
+    left: Array  # (left groups, rows, depth), of whole chunks
+    right: Array  # int8 (groups, columns, depth)
+    sums: Array | None  # int32 (groups, columns), of the rows of right; None: of those of heads
+    right_zero_point: Array | None = None
+    right_scale: Array | None = None
+    left_zero_point: Array | None = None
+    left_scale: Array | None = None
+    output_scale: Array | None = None
+    output_zero_point: Array | None = None
+    bias: Array | None = None  # int32 (groups, columns)
+    entries: Array | None = (
+        None  # uint8 (tables, 256): what replaces the bytes of equal parts of columns
+    )
+    addend: Array | None = None  # (rows, columns) of one group: it is added to the output
+    addend_scale: Array | None = None
+    addend_zero_point: Array | None = None
+    sum_scale: Array | None = None
+    sum_zero_point: Array | None = None
 
 
 # (groups, columns), where they are not one value; a bias never is.
@@ -55,10 +58,10 @@ class MatmulProblem:
     bias_limit: int | None = None  # to which a bias is clamped
     whole_rows: bool = False  # the output's rows are whole chunks
     heads: int = 1  # groups whose rows of the output lie side by side
-    tables: int = 1  # of bytes, each for as many of the columns, where any are given
+    tables: int = 1  # of bytes, for equal parts of the columns, if any
     sum: SumTypes | None = None  # of an addend
     left_rows: HeadRows | None = None  # where they lie in a matrix that has those of all heads
-    right_rows: HeadRows | None = None  # likewise, as int8
+    right_rows: HeadRows | None = None  # those of right, as int8
 
     @classmethod
     def of(cls, plan: ProductPlan, arithmetic: Arithmetic | None) -> "MatmulProblem":
@@ -113,5 +116,5 @@ class MatmulProblem:
         return self.groups * self.columns * self.depth
 
     def sums_rows(self, operands: Matrices) -> bool:
-        """True if right has a zero point, whose term needs the sum of each row of left."""
+        """True if right has a zero point, whose term needs the sums of the rows of left."""
         return operands.right_zero_point is not None or self.right == jnp.uint8

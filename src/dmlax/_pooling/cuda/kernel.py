@@ -5,20 +5,21 @@ The taps beyond an edge are the nearest ones inside, which every window has too.
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._cuda import ir
+from dmlax._core.windows import two_axes
+from dmlax._cuda import ir, tuning
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Pointer, Value
 from dmlax._cuda.launch import ThreadBlock, launch
+from dmlax._cuda.pixels import split_pixel
 from dmlax._pooling.plan import PoolingPlan
 
-_BLOCK = ThreadBlock(2)
+_BLOCK = ThreadBlock(tuning.POOLING_WARPGROUPS)
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class _Problem:
         """The problem of a plan."""
         of = plan.windows
         return cls(
-            input=_two_axes([plan.shape[axis] for axis in plan.spatial_axes]),
-            output=_two_axes(plan.output_sizes),
-            size=_two_axes(of.size),
-            strides=_two_axes(of.strides),
-            starts=_two_axes([start for start, _ in of.padding], 0),
+            input=two_axes([plan.shape[axis] for axis in plan.spatial_axes], 1),
+            output=two_axes(plan.output_sizes, 1),
+            size=two_axes(of.size, 1),
+            strides=two_axes(of.strides, 1),
+            starts=two_axes([start for start, _ in of.padding], 0),
             images=plan.shape[plan.options.layouts.input[0]],
             channels=plan.shape[-1],
             signed=plan.input.dtype == jnp.int8,
@@ -58,10 +59,6 @@ class _Problem:
     def chunks(self) -> int:
         """Chunks of the output."""
         return self.images * math.prod(self.output) * (self.channels // self.chunk)
-
-
-def _two_axes(values: Sequence[int], height: int = 1) -> tuple[int, int]:
-    return (values[0], values[1]) if len(values) == 2 else (height, values[0])
 
 
 def pool(plan: PoolingPlan, input: Array) -> Array:
@@ -89,14 +86,12 @@ def _body(problem: _Problem, input: Pointer, output: Pointer, shared: Pointer) -
 
 
 def _load_taps(problem: _Problem, input: Pointer, place: Value) -> list[list[Value]]:
-    """Loads the chunk of each tap of a window, in words."""
+    """Loads the chunk of every tap of a window, in words."""
     across = problem.channels // problem.chunk
     pixel = place // across
     channel = (place - pixel * across) * problem.chunk
-    (height, width), (rows, columns) = problem.input, problem.output
-    image = pixel // (rows * columns)
-    y = (pixel - image * (rows * columns)) // columns
-    x = pixel - image * (rows * columns) - y * columns
+    height, width = problem.input
+    image, y, x = split_pixel(pixel, *problem.output)
     down, along = (
         [ir.clamp_signed(at * stride - start + tap, 0, length - 1) for tap in range(size)]
         for at, stride, start, size, length in zip(

@@ -1,18 +1,17 @@
 """max_pooling on Hopper GPUs, channels last. The kernel is imported only where it is lowered."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-import jax
-import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._core.arguments import aval_of
+from dmlax._core.arguments import Aval, aval_of
 from dmlax._cuda import capability
+from dmlax._cuda.batching import with_batching
 from dmlax._pooling import reference
-from dmlax._pooling.plan import Pooling, PoolingPlan
+from dmlax._pooling.plan import Operands, Pooling, PoolingPlan
 
 _MOST_TAPS = 32  # of a window, which are unrolled
 _MOST_ELEMENTS = 2**31  # of the input, so that 32 bits address it
@@ -52,7 +51,7 @@ def _meets_input(plan: PoolingPlan) -> bool:
     return all(starts) and all(lasts)
 
 
-def maximum(plan: PoolingPlan, operands: Pooling) -> Array:
+def run(plan: PoolingPlan, operands: Operands) -> Array:
     """Runs the kernel; launches none for an empty output."""
     refused = functools.partial(why_not, plan)
     input = capability.refuse_elsewhere("max_pooling", operands.input, refused)
@@ -61,22 +60,16 @@ def maximum(plan: PoolingPlan, operands: Pooling) -> Array:
     return reference.to_output(plan, _with_batching(plan)(input))
 
 
-def _with_batching(plan: PoolingPlan) -> Any:
-    """The maxima with a batching rule: what is mapped becomes more images."""
+def _with_batching(plan: PoolingPlan) -> Callable[[Array], Array]:
+    """The maxima with a batching rule: mapped images become more images."""
     from dmlax._pooling.cuda import kernel
 
-    function = jax.custom_batching.custom_vmap(functools.partial(kernel.pool, plan))
-
-    @function.def_vmap
-    def batched(size: int, mapped: Any, input: Array) -> tuple[Array, bool]:
+    def merge(size: int, mapped: Array, input: Array) -> Array | None:
         images = input.reshape(-1, *input.shape[2:])
-        if not images.size:
-            return jnp.zeros((size, *plan.pooled_shape), input.dtype), True
         larger = replace(plan, operands=Pooling(aval_of(images)))
         if why_not(larger, "cuda"):
-            one_by_one = jax.custom_batching.sequential_vmap(functools.partial(kernel.pool, plan))
-            return jax.vmap(one_by_one)(input), True
-        pooled = _with_batching(larger)(images)
-        return pooled.reshape(size, *plan.pooled_shape), True
+            return None
+        return _with_batching(larger)(images).reshape(size, *plan.pooled_shape)
 
-    return function
+    output = Aval(plan.input.dtype, plan.pooled_shape)
+    return with_batching(functools.partial(kernel.pool, plan), output, merge)

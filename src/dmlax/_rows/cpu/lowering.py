@@ -10,20 +10,16 @@ from dmlax._cpu import library
 from dmlax._rows.plan import Rows, RowsPlan
 
 
-def normalize(plan: RowsPlan, operands: Rows) -> Array:
-    """One call; `vmap` puts its axes before each operand's."""
+def run(plan: RowsPlan, operands: Rows) -> Array:
+    """Makes one call: of a normalization, or without a scale of a softmax."""
     x, scale, bias = operands
+    output: jax.ShapeDtypeStruct = structs(plan.output)
+    target = "dmlax_softmax_rows" if scale is None else "dmlax_normalize_rows"
+    call = jax.ffi.ffi_call(target, output, vmap_method="expand_dims")
+    if scale is None:
+        return call(x)
     bias = jnp.zeros(0, np.float32) if bias is None else bias
-    output: jax.ShapeDtypeStruct = structs(plan.output)
-    call = jax.ffi.ffi_call("dmlax_normalize_rows", output, vmap_method="expand_dims")
     return call(x, scale, bias, epsilon=np.float32(plan.epsilon), is_centred=plan.is_centred)
-
-
-def softmax(plan: RowsPlan, operands: Rows) -> Array:
-    """One call."""
-    output: jax.ShapeDtypeStruct = structs(plan.output)
-    call = jax.ffi.ffi_call("dmlax_softmax_rows", output, vmap_method="expand_dims")
-    return call(operands.input)
 
 
 def why_not(plan: RowsPlan, platform: str) -> str | None:

@@ -1,0 +1,17 @@
+"""The operators on two tensors by the CPU engine's kernels."""
+
+from jax import Array
+
+from dmlax._add_multiply import arithmetic
+from dmlax._add_multiply.plan import BinaryPlan, Operands
+from dmlax._cpu import binary
+
+
+def run(plan: BinaryPlan, operands: Operands) -> Array:
+    """Makes one call."""
+    a, b = arithmetic.quantized(operands)
+    if plan.kind == "add" and plan.is_swapped:
+        a, b = b, a
+    function = binary.add if plan.kind == "add" else binary.multiply
+    scale, zero_point = operands.output_scale, operands.output_zero_point
+    return function(a, b, scale, zero_point, plan.output.dtype, plan.arithmetic)

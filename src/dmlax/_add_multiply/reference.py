@@ -1,0 +1,14 @@
+"""The definition of the operators on two tensors, both as large as the output."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._add_multiply import arithmetic
+from dmlax._add_multiply.plan import BinaryPlan, Operands
+
+
+def run(plan: BinaryPlan, operands: Operands) -> Array:
+    """Applies the formula element by element."""
+    a, b, *parameters = operands
+    a, b = (jnp.broadcast_to(x, plan.output.shape) for x in (a, b))
+    return arithmetic.of_elements(plan)(a, b, parameters)

@@ -1,0 +1,22 @@
+"""An attention of 8 bits: two products, and the softmax between them."""
+
+from dmlax._attention import bind, xla
+from dmlax._attention.cuda import lowering as mosaic_gpu
+from dmlax._attention.plan import output_partition
+from dmlax._core import dispatch
+from dmlax._cuda import capability
+
+ATTENTION = dispatch.Operator(
+    "quantized_attention",
+    bind.plan,
+    (
+        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+        dispatch.Lowering("xla", xla.run),
+    ),
+    partition=output_partition,
+)
+
+
+def has_kernels() -> bool:
+    """True if a GPU has the kernels; otherwise three calls are as good."""
+    return capability.why_not("cuda") is None

@@ -1,0 +1,18 @@
+"""Layer normalization from 8 bits to 8 bits.
+
+Implementations sum and round the floats between in different orders, as libraries do.
+"""
+
+from dmlax._core import compat, dispatch
+from dmlax._layer_normalization import bind, xla
+from dmlax._layer_normalization.cuda import lowering as mosaic_gpu
+
+LAYER_NORMALIZATION = dispatch.Operator(
+    "quantized_layer_normalization",
+    bind.plan,
+    (
+        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+        dispatch.Lowering("xla", xla.run),
+    ),
+    partition=lambda plan, operands: compat.partition(operands.input),
+)
