@@ -22,13 +22,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from convolution_calls import call as convolution
-from cpu.raw_calls import GOOD, OPERANDS
-from elementwise_calls import INTEGERS
-from elementwise_calls import call as element_wise
-from hostile_handlers import CALLS, changed, far_windows
-from matmul_calls import call as product
 from support import assert_same
+from support.calls.convolution import call as convolution
+from support.calls.elementwise import INTEGERS
+from support.calls.elementwise import call as element_wise
+from support.calls.matmul import call as product
+from support.hostile.handlers import CALLS, changed, far_windows
+from support.raw_calls import GOOD, OPERANDS
 
 FRESH = 0.7  # of the inputs are new; the others are changes of what the fuzzer found telling
 KEPT = 500  # calls, after which what was compiled for them is forgotten

@@ -48,9 +48,9 @@ MESSAGES = "tests/test_messages.py"
 TESTS = {  # what should notice, the quickest first; and the longest that a mutant may take
     "_core/windows.py": ("tests/core/test_windows.py tests/convolution/test_plan.py", 60),
     "_nonzero/plan.py": (f"tests/nonzero/test_plan.py {MESSAGES}", 60),
-    "_elementwise/plan.py": (f"tests/elementwise/test_plan.py {MESSAGES}", 60),
+    "_quantize/plan.py": (f"tests/quantize/test_plan.py {MESSAGES}", 60),
     "_convolution/plan.py": (f"tests/convolution/test_plan.py {MESSAGES}", 60),
-    "_convolution/cuda/space_to_depth.py": ("tests/cuda/test_space_to_depth.py", 120),
+    "_convolution/cuda/space_to_depth.py": ("tests/convolution/cuda/test_space_to_depth.py", 120),
     "_core/arguments.py": (f"tests/core/test_arguments.py {MESSAGES}", 60),
     "_core/dispatch.py": ("tests/core/test_dispatch.py", 120),
     "_core/float_bits.py": ("tests/core/test_float_bits.py", 300),
@@ -62,9 +62,9 @@ TESTS = {  # what should notice, the quickest first; and the longest that a muta
 QUICK = {  # of these, what needs nothing but the module itself: see _Quick
     "_core/windows.py": "tests/core/test_windows.py",
     "_nonzero/plan.py": "tests/nonzero/test_plan.py",
-    "_elementwise/plan.py": "tests/elementwise/test_plan.py",
+    "_quantize/plan.py": "tests/quantize/test_plan.py",
     "_convolution/plan.py": "tests/convolution/test_plan.py",
-    "_convolution/cuda/space_to_depth.py": "tests/cuda/test_space_to_depth.py",
+    "_convolution/cuda/space_to_depth.py": "tests/convolution/cuda/test_space_to_depth.py",
     "_core/arguments.py": "tests/core/test_arguments.py",
     "_core/dispatch.py": "tests/core/test_dispatch.py",
     "_core/float_bits.py": "tests/core/test_float_bits_exactly.py",

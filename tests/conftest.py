@@ -3,7 +3,9 @@
 import ctypes
 import gc
 import os
+import platform
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,17 @@ sys.path.insert(0, str(Path(__file__).parent))  # for `support`
 import hypothesis
 import jax
 import pytest
+
+from dmlax._cpu import library
+from support.fixtures.cpu import memory_gained, on_instruction_set, skip_without_library  # noqa: F401
+from support.fixtures.cuda import (  # noqa: F401
+    attached,
+    choose_kernels,
+    lowered,
+    run_without_gpu,
+    written,
+)
+from support.memory import MEMORY, resident
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Below pytest an operation's place is some sixty frames, a tenth of tracing and compiling.
@@ -43,9 +56,24 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
-PAGE = os.sysconf("SC_PAGESIZE")
-MEMORY = os.sysconf("SC_PHYS_PAGES") * PAGE
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Kernels that are absent are not tested."""
+    skip_without_library(items)
+
+
 MOST_RESIDENT = max(1 << 31, MEMORY // 6)  # bytes, of each of two processes of tests
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A line of what ran, and a line of what was skipped, by reason."""
+    python = platform.python_version()
+    kernels = library.why_not("cpu") or library.instruction_set()
+    terminalreporter.write_line(f"ran on: Python {python}, JAX {jax.__version__}, {kernels}")
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    counts = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    if counts:
+        terminalreporter.write_line(f"skipped: {counts}")
 
 
 def pytest_runtest_teardown() -> None:
@@ -54,13 +82,6 @@ def pytest_runtest_teardown() -> None:
         jax.clear_caches()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def resident() -> int:
-    """Bytes of memory of this process, on Linux."""
-    statm = Path("/proc/self/statm")
-    pages = int(statm.read_text().split()[1]) if statm.exists() else 0
-    return pages * PAGE
 
 
 @pytest.fixture

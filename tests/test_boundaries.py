@@ -83,15 +83,20 @@ LAYERS = {  # a file imports those of lower layers, and those of its own folder
     "_core": 1,
     "_cpu": 2,
     "_cuda": 2,
-    "_directml": 3,
-    **dict.fromkeys((*ROOMS, "_rows"), 4),
-    "_operators.py": 5,
-    "_explain.py": 6,
-    "directml": 6,
-    "spec.py": 7,
-    "__init__.py": 7,
-    "onnx": 8,
+    "_descriptors": 3,
+    "_compile.py": 3,
+    **dict.fromkeys((*ROOMS, "_concatenation", "_rows", "_softmax"), 4),
+    **dict.fromkeys(("_attention", "_convolution_add", "_layer_normalization"), 5),
+    **dict.fromkeys(("_matmul_add", "_matmul_lookup"), 5),
+    "_self_attention": 6,
+    "_operators.py": 7,
+    "_explain.py": 8,
+    "directml": 8,
+    "spec.py": 9,
+    "__init__.py": 9,
+    "onnx": 10,
 }
+CALLED = ("api.py", "call.py", "plan.py")  # of a package, by those above it and by `onnx`
 
 
 def name_of(file):
@@ -138,7 +143,7 @@ def room_of(row):
 
 
 def test_there_is_a_room_for_each_family_of_operators():
-    assert {"_binary", "_convolution", "_elementwise", "_lookup", "_nonzero"} <= set(ROOMS)
+    assert {"_add_multiply", "_convolution", "_quantize", "_byte_lookup", "_nonzero"} <= set(ROOMS)
     assert {room_of(row) for row in OPERATORS} == {f"dmlax.{room}" for room in ROOMS}
     described = {room_of(row) for row in OPERATORS if row.directml}
     assert described == {f"dmlax.{file.parent.name}" for file in SOURCE.glob("_*/directml.py")}
@@ -159,13 +164,23 @@ def test_arrows_go_one_way(file):
         assert layer(found) < layer(file) or same_layer, name_of(found)
 
 
+def test_onnx_calls_operators_and_assembles_no_kernel():
+    """It imports no engine, and no lowering of a package."""
+    for file in (SOURCE / "onnx").rglob("*.py"):
+        for imported in own_imports(file):
+            package, _, rest = name_of(imported).partition("/")
+            assert package not in ("_cpu", "_cuda"), file
+            if rest and package not in ("_core", "onnx"):
+                assert rest in CALLED, (name_of(file), name_of(imported))
+
+
 def test_no_file_imports_itself_by_way_of_others():
     graph = {file: set(own_imports(file)) for file in files(SOURCE)}
     assert set(graph) == set(graphlib.TopologicalSorter(graph).static_order())
 
 
 def test_only_a_rooms_directml_file_imports_directml():
-    shared = [SOURCE / "_directml", SOURCE / "directml"]
+    shared = [SOURCE / "_descriptors", SOURCE / "directml"]
     above = ["__init__.py", "_operators.py", *(f"{room}/directml.py" for room in ROOMS)]
     for file in files(SOURCE):
         if file.parent not in shared and name_of(file) not in above:
@@ -184,7 +199,8 @@ def test_operators_are_named_in_their_rooms_and_the_list_only():
     spelled = [name for row in OPERATORS for name in (row.name, row.name.replace("_", ""))]
     names = re.compile(rf"(?<!dmlax_)(?:{'|'.join(spelled)})(?![a-z])", re.IGNORECASE)
     found = {name_of(f).split("/")[0] for f in files(SOURCE) if names.search(without_docs(f))}
-    assert found == {"__init__.py", "_operators.py", "onnx", *ROOMS}
+    fused = {"_matmul_add", "_matmul_lookup"}  # named after their first operator
+    assert found == {"__init__.py", "_operators.py", "onnx", *fused, *ROOMS}
 
 
 def without_docs(file):

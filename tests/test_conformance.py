@@ -1,34 +1,33 @@
 """The golden vectors, through the suite's own runner.
 
-The oldest Python runs them eagerly, and of the operators whose every shape compiles long a sample.
-The newest runs a sample jitted: how it compiles is a matter of the laws. `slow` runs all of them,
-and so does `nox -s conformance`.
+They run eagerly, a sample of the operators whose every shape compiles long. A smaller sample runs
+jitted, on the oldest pair too: how an operator compiles is a matter of the laws. `slow` runs all of
+them, and so does `nox -s conformance`.
 """
 
 from functools import cache
 
 import pytest
 
-from directml_cases import DESCS
 from dmlax._operators import OPERATORS, SUPPORT
 from dmlax_conformance.adapters.dmlax import Dmlax, Xla
 from dmlax_conformance.format import vectors
 from dmlax_conformance.runner import run as runner
-from support import IS_OLDEST, in_turn, suite
+from support import OLDEST, in_turn, suite
+from support.cases.directml import DESCS
 
 FILES = {f"{path.parents[1].name}/{path.stem}": path for path in vectors.find()}
 HUGE = FILES.pop("nonzero_coordinates/huge")  # gigabytes: conformance/tests/suite/test_huge.py
 NAMES = [row.name for row in OPERATORS]
 BY_XLA = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
-VARIANT = "eager" if IS_OLDEST else "jit"  # which runs by default
-ONE_IN = {  # of the valid calls, on the oldest Python
+ONE_IN = {  # of the valid calls
     "nonzero_coordinates": 4,
     "element_wise_quantize_linear": 4,
     "element_wise_dequantize_linear": 4,
     "quantized_lookup": 2,
 }
-OTHERS_ONE_IN, NEWEST_ONE_IN = 8, 32
-REFUSED_ONE_IN = 2 if IS_OLDEST else 8
+OTHERS_ONE_IN, JITTED_ONE_IN = 8, 32
+REFUSED_ONE_IN = 2
 XLA_ONE_IN = 192
 DESCRIPTOR_ONE_IN = 37  # a prime: a file repeats its kinds of calls at even distances
 
@@ -54,24 +53,34 @@ def check(adapter, chosen, variant):
     return len(results) - len(declined)
 
 
-@pytest.mark.parametrize("is_valid", [True, False], ids=["valid", "refused"])
 @pytest.mark.parametrize("operator", NAMES)
-def test_golden_vectors_are_met(operator, is_valid):
-    one_in = ONE_IN.get(operator, OTHERS_ONE_IN) if IS_OLDEST else NEWEST_ONE_IN
-    chosen = [vector for vector in of_operator(operator) if vector.is_valid == is_valid]
-    assert check(Dmlax(), chosen[:: one_in if is_valid else REFUSED_ONE_IN], VARIANT)
+def test_valid_calls_are_met(operator):
+    valid = [vector for vector in of_operator(operator) if vector.is_valid]
+    assert check(Dmlax(), valid[:: ONE_IN.get(operator, OTHERS_ONE_IN)], "eager")
+
+
+@pytest.mark.parametrize("operator", NAMES)
+def test_invalid_calls_are_refused(operator):
+    invalid = [vector for vector in of_operator(operator) if not vector.is_valid]
+    assert check(Dmlax(), invalid[::REFUSED_ONE_IN], "eager")
+
+
+@OLDEST
+@pytest.mark.parametrize("operator", NAMES)
+def test_a_sample_is_met_jitted(operator):
+    assert check(Dmlax(), of_operator(operator)[::JITTED_ONE_IN], "jit")
 
 
 @pytest.mark.parametrize("operator", in_turn(BY_XLA))
 def test_xla_meets_them_too_where_auto_runs_a_kernel(operator):
     calls = [vector for vector in of_operator(operator) if vector.desc is None]
-    assert check(Xla(), calls[1 - IS_OLDEST :: XLA_ONE_IN], "eager")
+    assert check(Xla(), calls[::XLA_ONE_IN], "eager")
 
 
 @pytest.mark.parametrize("operator", in_turn(DESCS))
 def test_valid_calls_are_met_as_descs(operator):
     calls = [each for each in of_operator(operator) if each.is_valid and each.desc is None]
-    results = runner.run(Dmlax(), calls[IS_OLDEST::DESCRIPTOR_ONE_IN], ["descriptor"])
+    results = runner.run(Dmlax(), calls[::DESCRIPTOR_ONE_IN], ["descriptor"])
     assert {result.verdict for result in results} - {"unsupported"} == {"exact"}
 
 

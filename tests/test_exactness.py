@@ -10,7 +10,6 @@ import pytest
 from grading import near_ties
 
 import dmlax
-from convolution_cases import keywords
 from dmlax._core import requantize
 from support import (
     coordinates,
@@ -21,6 +20,9 @@ from support import (
     wild_floats,
     window_attributes,
 )
+from support.cases.convolution import keywords
+
+pytestmark = pytest.mark.oldest
 
 CHANNELS = 16  # what one draw of an input and an output scale has
 

@@ -9,7 +9,7 @@ import pytest
 
 import dmlax
 from dmlax import directml
-from support import DOCTEST, IS_OLDEST, run_page
+from support import DOCTEST, run_page
 
 pytestmark = pytest.mark.usefixtures("readers_jax")
 ROOT = Path(__file__).parent.parent
@@ -25,15 +25,8 @@ PAGES += sorted(
 )
 
 
-@pytest.mark.parametrize(
-    ("page", "x64"),
-    [
-        pytest.param(page, x64, marks=pytest.mark.slow if x64 != (IS_OLDEST and i > 0) else ())
-        for i, page in enumerate(PAGES)
-        for x64 in (False, True)
-        if IS_OLDEST or not x64
-    ],
-)
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_what_happens(page, x64):
     with jax.enable_x64(x64):
         run_page(ROOT / page)

@@ -14,10 +14,10 @@ from grading import near_ties
 from jax import lax
 
 import dmlax
-from convolution_cases import CASES, LAYOUTS, operands
 from dmlax._core import float_bits, requantize
-from lowered import fenced, products, text
 from support import assert_same, coordinates, draw, in_turn, requantized, sums_of_products
+from support.cases.convolution import CASES, LAYOUTS, operands
+from support.lowered import fenced, products, text
 
 SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 16.0}
 NCHW = LAYOUTS["NCHW"]

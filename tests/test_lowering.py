@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dmlax
-from laws import LAWS, MATRIX, W, X
-from lowered import convolutions, operations, products, text
+from support.laws import LAWS, MATRIX, W, X
+from support.lowered import convolutions, operations, products, text
 
 pytestmark = pytest.mark.lowering
 

@@ -11,6 +11,7 @@ import pytest
 from scikit_build_core import build
 
 ROOT = Path(__file__).parent.parent
+FOLDERS = ["src", "tests", "docs", "conformance", "packaging", "benchmarks", "differential", "zoo"]
 ADDRESS = "https://example.com/dmlax"
 LINK = r"\]\(([^)\s]+)\)"
 
@@ -74,7 +75,7 @@ def test_a_distribution_of_the_sources_has_what_its_tests_need(tmp_path, monkeyp
         info = Parser().parsestr(archive.extractfile(f"{top}/PKG-INFO").read().decode())
     needed = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("src", "tests", "docs", "conformance", "packaging", "benchmarks")
+        for folder in FOLDERS
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and not re.search(r"/\.|__pycache__|\.egg-info", str(path))
     }

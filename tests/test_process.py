@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 import dmlax
-from conftest import resident
 from dmlax import directml
 from dmlax._cpu import library
 from dmlax.directml import BufferTensorDesc, DataType, FeatureLevel
-from hostile_handlers import CALLS as HANDLERS
-from hostile_options import CALLS as OPERATORS
+from support.hostile.handlers import CALLS as HANDLERS
+from support.hostile.options import CALLS as OPERATORS
+from support.memory import resident
 
 HERE = Path(__file__).parent
 POOLS = ("max_pooling", "quantized_linear_average_pooling")
@@ -35,10 +35,10 @@ HUGE = (2**31, 2**32 - 1, 2**32, 2**62, 2**63, 2**64, -1, -(2**63))
 native = pytest.mark.skipif(library.why_not("cpu") is not None, reason="needs the native kernels")
 
 
-def run(*command, **environment):
-    """Runs a program of this folder; its last lines say what ended it."""
+def run(program, *arguments, **environment):
+    """Runs a program of the helpers; its last lines say what ended it."""
     done = subprocess.run(
-        [sys.executable, *command],
+        [sys.executable, "-m", program, *arguments],
         cwd=HERE,
         env=os.environ | {"JAX_PLATFORMS": "cpu"} | environment,
         capture_output=True,
@@ -51,13 +51,13 @@ def run(*command, **environment):
 
 @pytest.mark.parametrize("names", GROUPS, ids=("pools", "convolutions", "others"))
 def test_options_of_any_size_are_computed_or_refused(names):
-    run("hostile_options.py", *sorted(names))
+    run("support.hostile.options", *sorted(names))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_many_options_of_any_size_are_computed_or_refused(name):
-    run("hostile_options.py", name, EXAMPLES="500")
+    run("support.hostile.options", name, EXAMPLES="500")
 
 
 def test_every_operator_and_handler_is_given_them():
@@ -69,14 +69,14 @@ def test_every_operator_and_handler_is_given_them():
 @native
 @pytest.mark.parametrize("targets", TARGETS, ids=("windows", "others"))
 def test_handlers_refuse_or_answer_hostile_attributes(targets):
-    run("hostile_handlers.py", "0", *sorted(targets))
+    run("support.hostile.handlers", "0", *sorted(targets))
 
 
 @native
 @pytest.mark.slow
 @pytest.mark.parametrize("target", HANDLERS)
 def test_handlers_refuse_or_answer_many_hostile_attributes(target):
-    run("hostile_handlers.py", "1", target, CALLS="500")
+    run("support.hostile.handlers", "1", target, CALLS="500")
 
 
 # --- descs ------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from laws import LAWS, by_operator, is_variation
 from support import assert_same
+from support.laws import LAWS, by_operator, is_variation
 
 STRICT = {
     "rank promotion": lambda: jax.numpy_rank_promotion("raise"),

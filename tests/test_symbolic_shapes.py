@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dmlax
-from laws import LAWS, PREPARED, ZERO, ZEROS, W, by_operator, prepared, quantize
 from support import NATIVE, assert_same, draw, in_turn
+from support.laws import LAWS, PREPARED, ZERO, ZEROS, W, by_operator, prepared, quantize
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 

@@ -19,8 +19,8 @@ def take(monkeypatch):
         monkeypatch.setattr(xla, "_in_parts", run)
         return plans
 
-    dispatch._compile.cache_clear()
+    dispatch._program.cache_clear()
     eager.clear()
     yield name
-    dispatch._compile.cache_clear()
+    dispatch._program.cache_clear()
     eager.clear()

@@ -31,13 +31,13 @@ def wanted(filter_scale=0.25, filter_zero_point=-3, bias=0, dtype=np.uint8):
 def plans(monkeypatch):
     """The plans of all calls made."""
     made = []
-    call = dispatch.call
+    call = dispatch.Operator.call
 
     def spy(operator, plan, operands, implementation):
         made.append(plan)
         return call(operator, plan, operands, implementation)
 
-    monkeypatch.setattr(dispatch, "call", spy)
+    monkeypatch.setattr(dispatch.Operator, "call", spy)
     return made
 
 

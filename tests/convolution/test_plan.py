@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 import dmlax
-from convolution_cases import CASES, LAYOUTS, operands
 from dmlax._core import dispatch
+from support.cases.convolution import CASES, LAYOUTS, operands
+
+pytestmark = pytest.mark.oldest
 
 INT32_MAX = 2**31 - 1
 
@@ -17,7 +19,11 @@ def plan_of(monkeypatch):
 
     def find(function, *shapes, **options):
         made = []
-        monkeypatch.setattr(dispatch, "call", lambda _, plan, operands, *rest: made.append(plan))
+
+        def keep(operator, plan, operands, implementation):
+            made.append(plan)
+
+        monkeypatch.setattr(dispatch.Operator, "call", keep)
         jax.eval_shape(lambda *arrays: function(*arrays, **options), *shapes)
         return made[0]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dmlax
-from convolution_cases import CASES, LAYOUTS, keywords, laid_out, operands
 from dmlax._cpu import library
 from support import assert_same, compilations, draw, sums_of_products
+from support.cases.convolution import CASES, LAYOUTS, keywords, laid_out, operands
 
 SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 16.0}
 X, W = draw(1, np.uint8, (2, 4, 5, 5)), draw(2, np.int8, (4, 4, 2, 2))
@@ -114,15 +114,6 @@ def test_the_static_part_depends_on_shapes_and_dtypes_only():
     assert hash(jax.tree.structure(first)) == hash(jax.tree.structure(second))
     other = dmlax.prepare_filter(W.astype(np.uint8))
     assert jax.tree.structure(other) != jax.tree.structure(first)
-
-
-def test_a_packing_is_one_of_three():
-    with pytest.raises(dmlax.SpecError) as caught:
-        dmlax.prepare_filter(W, packing="blocks")
-    assert (caught.value.code, caught.value.field) == ("option", "packing")
-    assert str(caught.value) == (
-        "prepare_filter: packing is 'blocks', expected one of auto, panels, rows"
-    )
 
 
 READING = [  # layout, filter in OIHW, groups: whether kernels that read panels would read these

@@ -12,8 +12,10 @@ import pytest
 from jax import lax
 
 import dmlax
-from convolution_cases import LAYOUTS
 from support import assert_same, draw, sums_of_products
+from support.cases.convolution import LAYOUTS
+
+pytestmark = pytest.mark.oldest
 
 X, W = draw(1, np.uint8, (1, 4, 5, 5)), draw(2, np.int8, (4, 2, 2, 3))
 PREPARED = dmlax.prepare_filter(W, filter_zero_point=np.int8([1, 2, 3, 4]), group_count=2)

@@ -9,8 +9,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import dmlax
-from convolution_cases import SPLIT
 from support import draw, in_turn
+from support.cases.convolution import SPLIT
 
 WINDOWS = {"start_padding": (1, 1), "end_padding": (1, 1)}
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}

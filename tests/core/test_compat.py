@@ -11,6 +11,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import dmlax
 from dmlax._core import compat
 
+pytestmark = pytest.mark.oldest
+
 SPLIT, WHOLE = PartitionSpec("d"), PartitionSpec()
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 
@@ -60,7 +62,7 @@ def test_a_function_outside_of_explicit_axes_is_split_as_asked():
         "x": jax.device_put(X, NamedSharding(mesh, SPLIT)),
     }
     with jax.set_mesh(mesh):
-        found = compat.outside_explicit_mesh(squared, operands, partitions)["y"]
+        found = compat.outside_explicit_mesh(squared, partitions, operands)["y"]
     assert asked == [("d", None)]
     assert found.sharding.spec == PartitionSpec("d", None)
     np.testing.assert_array_equal(found, X**2)
@@ -72,7 +74,7 @@ def test_where_no_explicit_axis_splits_an_operand_the_function_is_called(kind):
     if kind:
         x = jax.device_put(x, NamedSharding(mesh_of(kind), spec))
     given = {"x": x}
-    assert compat.outside_explicit_mesh(lambda operands: operands, given, None) is given
+    assert compat.outside_explicit_mesh(lambda operands: operands, None, given) is given
 
 
 # --- refusals -------------------------------------------------------------------------
@@ -121,13 +123,10 @@ def chosen(x, alone=("cpu",), partitioned=True, more=None):
         "which": jax.ShapeDtypeStruct(x.shape, jnp.int32),
         "sum": jax.ShapeDtypeStruct(x.shape, x.dtype),
     }
-    return compat.choose(
-        operands,
-        outputs,
-        gives(1),
-        alone={name: gives(2) for name in alone},
-        **({"partitioned": gives(3)} if partitioned else {}),
+    functions = compat.Alternatives(
+        gives(1), tuple((name, gives(2)) for name in alone), gives(3) if partitioned else None
     )
+    return compat.choose(functions, outputs, operands)
 
 
 def which(found):

@@ -13,6 +13,8 @@ from dmlax._core.arguments import Aval
 from dmlax._cpu import library
 from dmlax._cuda import capability
 
+pytestmark = pytest.mark.oldest
+
 X = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
 W = np.ones((1, 1, 2, 2), np.int8)
 SCALES = {"input_scale": 1.0, "filter_scale": 1.0, "output_scale": 4.0}
@@ -42,6 +44,9 @@ class Plan(str):
         return []
 
 
+PLAN = Plan()
+
+
 class Counted:
     """An operator whose lowerings say that they ran."""
 
@@ -49,7 +54,7 @@ class Counted:
         self.ran = []
         names = ["native_cpu", "xla", "reference"]
         self.operator = dispatch.Operator(
-            "counted", tuple(self.lowering(name, why_not.get(name)) for name in names)
+            "counted", None, tuple(self.lowering(name, why_not.get(name)) for name in names)
         )
 
     def lowering(self, name, sentence):
@@ -100,27 +105,27 @@ def test_a_named_implementation_that_does_not_exist_is_never_replaced(name, name
 def test_the_named_lowering_runs_and_no_other(name):
     counted = Counted()
     name = "".join(name)  # another string that is equal
-    assert dispatch.call(counted.operator, None, jnp.ones(2), name).tolist() == [2, 2]
+    assert counted.operator.call(PLAN, jnp.ones(2), name).tolist() == [2, 2]
     assert counted.ran == [name]
 
 
 def test_auto_runs_the_first_lowering():
     counted = Counted()
-    dispatch.call(counted.operator, Plan(), jnp.ones(2), "auto")
+    counted.operator.call(PLAN, jnp.ones(2))
     assert counted.ran == ["native_cpu"]
 
 
 def test_a_named_lowering_that_cannot_run_raises_and_does_not_fall_back():
     counted = Counted(xla="it is Sunday")
     with pytest.raises(dmlax.UnsupportedError, match="counted: xla cannot run here: it is Sunday"):
-        dispatch.call(counted.operator, None, jnp.ones(2), "xla")
+        counted.operator.call(PLAN, jnp.ones(2), "xla")
     assert counted.ran == ["xla"]  # traced, and refused when lowered
 
 
 def test_equal_plans_trace_once_and_another_plan_again():
     counted = Counted()
     for plan in ("a", "a", "b"):
-        dispatch.call(counted.operator, Plan(plan), jnp.ones(2), "auto")
+        counted.operator.call(Plan(plan), jnp.ones(2))
     assert counted.ran == ["native_cpu", "native_cpu"]
 
 
@@ -210,8 +215,8 @@ def test_explain_says_what_runs_instead_of_xla(monkeypatch):
 def test_explain_says_which_of_two_kernels_is_faster():
     both = Counted()
     kernels = tuple(both.lowering(name, None) for name in ("mosaic_gpu", "native_cpu"))
-    operator = dispatch.Operator("both", kernels + both.operator.lowerings[1:])
-    found = dispatch.call(operator, Plan(), None, dispatch.Explain("auto")).choices[0]
+    operator = dispatch.Operator("both", None, kernels + both.operator.lowerings[1:])
+    found = operator.explain(PLAN).choices[0]
     assert found.implementation == "mosaic_gpu"
     assert found.why_not["native_cpu"].startswith("mosaic_gpu is faster")
     assert found.why_not["reference"] == "slow; it runs only when named"
@@ -239,7 +244,7 @@ def test_explain_warns_of_accumulators_that_can_overflow():
 
 @pytest.mark.parametrize("name", CALLS)
 def test_explain_traces_and_runs_nothing(name, monkeypatch):
-    monkeypatch.setattr(dispatch, "_compile", None)
+    monkeypatch.setattr(dispatch, "_program", None)
     function, arguments, fixed = CALLS[name]
     explanation = dmlax.explain(function, *arguments, **fixed)
     assert explanation.operator == name

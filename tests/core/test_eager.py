@@ -14,6 +14,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 import dmlax
 from dmlax._core import eager
 
+pytestmark = pytest.mark.oldest
+
 X = np.arange(192, dtype=np.uint8).reshape(1, 3, 8, 8)
 W = np.arange(-54, 54, dtype=np.int8).reshape(4, 3, 3, 3)
 SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 40.0}

@@ -7,6 +7,8 @@ import pytest
 
 from dmlax._core import ieee
 
+pytestmark = pytest.mark.oldest
+
 _SHAPE = (64, 512)
 _K, _T = np.float32(0.0137), np.float32(0.31)
 _RANDOM = np.random.default_rng(0)

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 from dmlax._core.quantized_sum import Quantized, quantized_sum
-from quantized_sum_cases import operands, sums
 from support import assert_same
+from support.cases.quantized_sum import operands, sums
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])

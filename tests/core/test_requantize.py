@@ -13,7 +13,8 @@ from onnx import TensorProto, helper
 from dmlax._core import requantize
 from dmlax_conformance.oracle import exact as floats
 from dmlax_conformance.oracle.exact import quantize
-from requantize_cases import (
+from support import assert_same, draw, oracle, requantized, wild_floats
+from support.cases.requantize import (
     FAMILIES,
     INT_MIN,
     exact_ties,
@@ -24,7 +25,6 @@ from requantize_cases import (
     quotients,
     tiny,
 )
-from support import assert_same, draw, oracle, requantized, wild_floats
 
 DTYPES = [np.int8, np.uint8]
 

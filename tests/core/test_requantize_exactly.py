@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from dmlax._core import requantize
-from requantize_cases import (
+from support import assert_same, requantized
+from support.cases.requantize import (
     accumulators,
     dequantized,
     expected_in_float32,
     expected_of,
     quantized,
 )
-from support import assert_same, requantized
 
 pytestmark = pytest.mark.mutation  # the files without `exactly` say the same, jitted
 

@@ -5,6 +5,8 @@ import pytest
 
 from dmlax._core import windows
 
+pytestmark = pytest.mark.oldest
+
 
 @pytest.mark.parametrize(
     ("kernel", "dilation", "span"), [(1, 5, 1), (3, 1, 3), (3, 4, 9), (2, 7, 8)]

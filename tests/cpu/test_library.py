@@ -11,8 +11,10 @@ import jaxlib.version
 import pytest
 
 import dmlax
-from cpu.instruction_sets import NAMES
 from dmlax._cpu import library
+from support.instruction_sets import NAMES
+
+pytestmark = pytest.mark.oldest
 
 
 @pytest.fixture

@@ -2,25 +2,26 @@
 
 import pytest
 
-from cpu.instruction_sets import NAMES, is_here, run_on
+from support.instruction_sets import NAMES, is_here, run_on
 
 MODULES = {  # of random calls: how many run by default, and how many there are
-    "binary_calls": (20, 2000),
-    "convolution_calls": (20, 1000),
-    "convolution_tiles": (15, 240),
-    "depthwise_tiles": (12, 240),
-    "dynamic_quantize_calls": (10, 2000),
-    "elementwise_calls": (20, 2000),
-    "matmul_tiles": (12, 48),
-    "nonzero_calls": (15, 60),
-    "pooling_calls": (10, 2000),
+    "binary": (10, 2000),
+    "convolution": (10, 1000),
+    "convolution_tiles": (8, 240),
+    "depthwise_tiles": (6, 240),
+    "dynamic_quantize": (5, 2000),
+    "elementwise": (10, 2000),
+    "matmul_tiles": (6, 48),
+    "nonzero": (8, 60),
+    "pooling": (5, 2000),
 }
 CODE = """
 import importlib
 from dmlax._cpu import library
 print(library.instruction_set())
-for module, first, last in {ranges}:
-    print(*importlib.import_module(module).mismatches("native_cpu", first, last), sep="\\n", end="")
+for name, first, last in {ranges}:
+    module = importlib.import_module(f"support.calls.{{name}}")
+    print(*module.mismatches("native_cpu", first, last), sep="\\n", end="")
 """
 every_set = pytest.mark.parametrize("name", NAMES)
 

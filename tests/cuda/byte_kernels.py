@@ -16,16 +16,14 @@ import numpy as np
 
 import dmlax
 from dmlax._core import pairs
+from dmlax._self_attention.plan import Layout
+from dmlax._softmax.call import SOFTMAX
 from dmlax.onnx.graph import Node
-from dmlax.onnx.operators import (
-    attention,
-    float32_softmax,
-    gemm_add,
-    quantized,
-    self_attention,
-)
-from random_calls import redraw
+from dmlax.onnx.operators import fused, quantized
+from dmlax.onnx.operators.table import Output, Quantized
+from support.random_calls import redraw
 
+FACTORS = quantized.GemmFactors()
 DTYPES = (np.int8, np.uint8)
 SETS = 8  # of values of a call
 PAIRS = [  # shapes that broadcast: rows that are repeated, and that XLA writes out
@@ -87,12 +85,24 @@ def draw_pair(rng: np.random.Generator) -> Call:
     return functools.partial(functions[int(rng.integers(2))], **options), (a, b), "reference"
 
 
+def softmax_by(
+    x: jax.Array, x_scale: float, y_scale: np.float32, y_zero_point: int, implementation: str
+) -> jax.Array:
+    """A softmax by an implementation."""
+    return SOFTMAX.call(*SOFTMAX.plan(x, x_scale, y_scale, y_zero_point), implementation)
+
+
+def product_by(implementation: str) -> Callable[..., jax.Array]:
+    """The product of 8 bits by an implementation."""
+    return functools.partial(dmlax.quantized_linear_matrix_multiply, implementation=implementation)
+
+
 def draw_softmax(rng: np.random.Generator) -> Call:
     """A softmax of rows of any length."""
     zero_point = np.asarray(rng.choice([0, 3, 156]), np.uint8)
     dtype = rng.choice(DTYPES)
     softmax = functools.partial(
-        float32_softmax.softmax,
+        softmax_by,
         x_scale=float(np.float32(rng.choice([0.003, 0.02, 0.1, 0.7]) * rng.uniform(0.5, 2))),
         y_scale=np.float32(rng.choice([1 / 256, 1 / 255, 0.02, 0.3, 1e-4, 4e-6])),
         y_zero_point=int(zero_point.view(dtype)),  # 156 is -100
@@ -140,18 +150,18 @@ def draw_attention(rng: np.random.Generator) -> Call:
     heads_last = int(rng.integers(2))
 
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, implementation: str) -> jax.Array:
-        of_scores = (q, *pairs[0], k, *pairs[1], *pairs[2])
-        of_values = (*pairs[3], v, *pairs[4], *last)
+        of_scores = Quantized(q, *pairs[0]), Quantized(k, *pairs[1]), Output(*pairs[2])
+        of_weights, of_values = Output(*pairs[3]), (Quantized(v, *pairs[4]), Output(*last))
         if implementation == "mosaic_gpu":
-            return attention.quantized_attention(
-                *of_scores, *of_values, heads_last=heads_last, arithmetic="float32"
+            return fused.quantized_attention(
+                *of_scores, of_weights, *of_values, heads_last=heads_last, arithmetic="float32"
             )
-        scores = quantized.multiply_matrices(*of_scores, "float32", implementation)
+        scores = quantized.multiply_matrices(*of_scores, "float32", product_by(implementation))
         scale, zero = pairs[3]
-        weights = float32_softmax.softmax(
-            scores, float(scales[2]), scale[()], int(zero), implementation
+        weights = softmax_by(scores, float(scales[2]), scale[()], int(zero), implementation)
+        output = quantized.multiply_matrices(
+            Quantized(weights, *of_weights), *of_values, "float32", product_by(implementation)
         )
-        output = quantized.multiply_matrices(weights, *of_values, "float32", implementation)
         return output.swapaxes(-2, -3) if heads_last else output
 
     return attend, operands, "xla"
@@ -178,35 +188,39 @@ def draw_self_attention(rng: np.random.Generator) -> Call:
     b = rng.integers(-64, 64, (depth, 3 * heads * columns)).astype(np.int8)
 
     def attend(a: jax.Array, bias: jax.Array, implementation: str) -> jax.Array:
-        gemm = a, scale, zeros[1], b, scale / 20, None, bias, step, zeros[0]
+        left, right = Quantized(a, scale, zeros[1]), Quantized(b, scale / 20, None)
+        gemm = left, right, bias, Output(step, zeros[0])
         if implementation == "mosaic_gpu":
-            return self_attention.quantized_self_attention(
-                *(*gemm, *q, *k, *of_scores, *of_weights, *v, *last, *constants),
+            outputs = map(Output._make, (q, k, of_scores, of_weights, v, last))
+            return fused.quantized_self_attention(
+                *(*gemm, *outputs, *constants),
                 functions=functions,
                 names=names,
                 sizes=sizes,
                 heads_last=heads_last,
+                factors=FACTORS,
                 arithmetic="float32",
             )
-        y = quantized.multiply_gemm(gemm, 1.0, 0, 0, "float32", implementation)
+        y = quantized.multiply_gemm(*gemm, FACTORS, "float32", product_by(implementation))
         known = dict(zip(names, constants, strict=True))
         parts = [
             dmlax.quantized_lookup(
                 part, each.table(np.uint8, known, "float32"), implementation=implementation
             )
-            for part, each in zip(
-                self_attention.Layout(*sizes, -1).split(y), functions, strict=True
-            )
+            for part, each in zip(Layout(*sizes, -1).split(y), functions, strict=True)
         ]
-        of_keys = parts[1].swapaxes(-1, -2), *k
+        of_keys = Quantized(parts[1].swapaxes(-1, -2), *k)
         scores = quantized.multiply_matrices(
-            parts[0], *q, *of_keys, *of_scores, "float32", implementation
+            Quantized(parts[0], *q),
+            of_keys,
+            Output(*of_scores),
+            "float32",
+            product_by(implementation),
         )
-        weights = float32_softmax.softmax(
-            scores, float(of_scores[0]), of_weights[0][()], 0, implementation
-        )
+        weights = softmax_by(scores, float(of_scores[0]), of_weights[0][()], 0, implementation)
         output = quantized.multiply_matrices(
-            weights, *of_weights, parts[2], *v, *last, "float32", implementation
+            *(Quantized(weights, *of_weights), Quantized(parts[2], *v), Output(*last)),
+            *("float32", product_by(implementation)),
         )
         return output.swapaxes(-2, -3) if heads_last else output
 
@@ -214,13 +228,13 @@ def draw_self_attention(rng: np.random.Generator) -> Call:
     return attend, (a, rng.integers(-9999, 9999, b.shape[1]).astype(np.int32)), "xla"
 
 
-def _requantization(names: tuple[str, ...], zero_point: str) -> self_attention.Function:
+def _requantization(names: tuple[str, ...], zero_point: str) -> fused.Function:
     """A function of bytes: to another scale and zero point."""
     nodes = (
         Node("d", "DequantizeLinear", "", 13, ("x", "scale", "zero"), ("f",), {}),
         Node("q", "QuantizeLinear", "", 13, ("f", "step", zero_point), ("y",), {}),
     )
-    return self_attention.Function(nodes, ("x", *names))
+    return fused.Function(nodes, ("x", *names))
 
 
 def draw_gemm_add(rng: np.random.Generator) -> Call:
@@ -232,13 +246,16 @@ def draw_gemm_add(rng: np.random.Generator) -> Call:
     x, s, y, z, t = map(np.asarray, scale)
 
     def multiply(a: jax.Array, addend: jax.Array, implementation: str) -> jax.Array:
-        gemm = a, x, zero, b, s, None, None, y, zero
+        gemm = Quantized(a, x, zero), Quantized(b, s, None), None, Output(y, zero)
         terms = addend, z, np.asarray(zeros[0]), t, np.asarray(zeros[1])
         if implementation == "mosaic_gpu":
-            return gemm_add.quantized_gemm_add(
-                *gemm, *terms, addend_first=first, arithmetic="float32"
+            return fused.quantized_gemm_add(
+                *(*gemm, Quantized(*terms[:3]), Output(*terms[3:])),
+                addend_first=first,
+                factors=FACTORS,
+                arithmetic="float32",
             )
-        product = quantized.multiply_gemm(gemm, 1.0, 0, 0, "float32", implementation)
+        product = quantized.multiply_gemm(*gemm, FACTORS, "float32", product_by(implementation))
         pairs = [(product, y, zero), terms[:3]]
         (m, m_scale, m_zero), (n, n_scale, n_zero) = pairs[::-1] if first else pairs
         return dmlax.element_wise_quantized_linear_add(

@@ -18,16 +18,16 @@ from typing import Any
 import jax
 import numpy as np
 
-import binary_calls
-import convolution_add_calls
-import convolution_calls
-import dynamic_quantize_calls
-import lookup_calls
-import matmul_calls
-import pooling_calls
 from dmlax._core import pairs
-from random_calls import redraw
 from support import bits
+from support.calls import binary as binary_calls
+from support.calls import convolution as convolution_calls
+from support.calls import convolution_add as convolution_add_calls
+from support.calls import dynamic_quantize as dynamic_quantize_calls
+from support.calls import lookup as lookup_calls
+from support.calls import matmul as matmul_calls
+from support.calls import pooling as pooling_calls
+from support.random_calls import redraw
 
 KINDS = {
     "matmul": matmul_calls.call,

@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import dmlax
-from convolution_cases import SPLIT
+from support.cases.convolution import SPLIT
 
 OPTIONS = {
     "input_scale": 0.1,

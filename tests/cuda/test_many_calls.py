@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-import binary_calls
-import matmul_calls
 from cuda import many_calls
+from support.calls import binary as binary_calls
+from support.calls import matmul as matmul_calls
 
 
 def test_every_set_of_values_of_an_eager_call_is_compared(monkeypatch):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import dmlax
-import emulated_threads
-import quantized_sum_cases
-from requantize_cases import FAMILIES, near, nearest, tiny
 from support import requantized
+from support.cases import quantized_sum as quantized_sum_cases
+from support.cases.requantize import FAMILIES, near, nearest, tiny
+from support.emulated import threads as emulated_threads
 
 OUTPUTS = 8  # of a thread
 
@@ -44,8 +44,9 @@ def every_accumulator():
     ]
 
 
-@pytest.mark.parametrize("above_lowest", [0, 5, 255])
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize(
+    ("dtype", "above_lowest"), [(np.int8, 0), (np.uint8, 5), (np.int8, 255), (np.uint8, 255)]
+)
 def test_accumulators_are_rounded_exactly(written, monkeypatch, dtype, above_lowest):
     from dmlax._cuda import ir
     from dmlax._cuda.fixed_point import pick
@@ -145,7 +146,7 @@ def test_all_pairs_of_bytes_are_summed_exactly(written, monkeypatch, scales):
 
 @pytest.mark.parametrize("multiplier", [255, 256, 10_023, 2**38 - 2**14])
 def test_quotients_of_a_softmax_are_rounded_exactly(written, monkeypatch, multiplier):
-    from dmlax._cuda.softmax import _Divisor
+    from dmlax._softmax.cuda.kernel import _Divisor
 
     rng = np.random.default_rng(multiplier)
     totals = np.ldexp(rng.integers(2**23, 2**24, 40_000) / 2**23, rng.integers(111, 120, 40_000))

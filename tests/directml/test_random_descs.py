@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directml_cases import (
+from dmlax import SpecError, directml
+from dmlax._operators import SUPPORT
+from dmlax_conformance.oracle.descriptors import violations
+from support.cases.directml import (
     DESCS,
     LEVELS,
     VALID,
@@ -22,9 +25,6 @@ from directml_cases import (
     packed,
     quantized,
 )
-from dmlax import SpecError, directml
-from dmlax._operators import SUPPORT
-from dmlax_conformance.oracle.descriptors import violations
 
 EXAMPLES = [300, pytest.param(1500, marks=pytest.mark.slow)]  # of each operator
 BYTES = ["INT8", "UINT8"]

@@ -12,8 +12,10 @@ import dmlax
 from dmlax._core import prepared_weights
 from dmlax._core.panels import pack_panels
 from dmlax._cpu import library
-from matmul_calls import sums
 from support import assert_same, draw
+from support.calls.matmul import sums
+
+pytestmark = pytest.mark.oldest
 
 A, B = draw(1, np.uint8, (3, 5)), draw(2, np.int8, (2, 5, 4))
 ZEROS = np.int8([1, 2, 3, 4])
@@ -113,6 +115,12 @@ def test_stacked_ones_are_scanned_and_mapped():
     assert_same(got, np.stack([sums(A, b, 9) for b in matrices]))
     with pytest.raises(dmlax.SpecError, match=r"BTensor is prepared, its packed is int8\[3,5,5\]"):
         multiply(A, stacked)
+
+
+def test_a_matrix_of_symbolic_sizes_is_not_prepared():
+    (rows,) = jax.export.symbolic_shape("k")
+    with pytest.raises(dmlax.SpecError, match="expected static sizes"):
+        jax.eval_shape(dmlax.prepare_matrix, jax.ShapeDtypeStruct((rows, 3), np.int8))
 
 
 def test_explain_finds_one_that_a_program_packs():

@@ -8,6 +8,8 @@ import dmlax
 from dmlax._core.arguments import Aval, effective_rank
 from dmlax._nonzero.plan import nonzero_plan
 
+pytestmark = pytest.mark.oldest
+
 
 def plan(shape, dtype=np.float32, size=None, coordinate_rank=None, fill_value=0, devices=1):
     aval = Aval(np.dtype(dtype), shape)

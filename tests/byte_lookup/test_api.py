@@ -1,0 +1,45 @@
+"""A lookup: every value of each dtype, many elements, and tables that are mapped over."""
+
+import jax
+import numpy as np
+import pytest
+
+import dmlax
+from support import NATIVE, assert_same, by_implementations, draw
+from support.calls import lookup as lookup_calls
+
+pytestmark = pytest.mark.oldest
+
+PAIRS = [("int8", "int8"), ("int8", "uint8"), ("uint8", "uint8"), ("uint8", "int8")]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "table", "implementation"),
+    by_implementations(PAIRS, [*NATIVE, "xla", "reference"]),
+)
+def test_entries_are_in_the_order_of_the_values(dtype, table, implementation):
+    entries = draw(1, table, 256)
+    limits = np.iinfo(dtype)
+    x = np.arange(limits.min, limits.max + 1).astype(dtype)
+    assert_same(dmlax.quantized_lookup(x, entries, implementation=implementation), entries)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 63, 2_000_001])
+def test_every_element_is_replaced(count):
+    x, table = draw(2, np.uint8, (count,)), draw(3, np.int8, 256)
+    assert_same(dmlax.quantized_lookup(x, table), table[x])
+
+
+def test_tables_are_mapped_over_with_and_without_inputs():
+    x, tables = draw(4, np.uint8, (3, 5, 7)), draw(5, np.uint8, (3, 256))
+    wanted = np.stack([table[one] for one, table in zip(x, tables, strict=True)])
+    assert_same(jax.vmap(dmlax.quantized_lookup)(x, tables), wanted)
+    shared = jax.vmap(dmlax.quantized_lookup, in_axes=(None, 0))(x[0], tables)
+    assert_same(shared, np.stack([table[x[0]] for table in tables]))
+    nested = jax.vmap(jax.vmap(dmlax.quantized_lookup, in_axes=(0, None)))(x, tables)
+    assert_same(nested, wanted)
+
+
+@pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
+def test_random_calls(implementation):
+    assert list(lookup_calls.mismatches(implementation, 0, 40)) == []

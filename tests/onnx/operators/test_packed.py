@@ -1,0 +1,217 @@
+"""Weights of 2, 4 and 8 bits in blocks: products and rows, and the memory that they take."""
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import helper
+
+import dmlax
+import dmlax.onnx
+from dmlax.onnx.operators import n_bits
+from dmlax.onnx.operators.packed import PackedIntegers
+from support.onnx_files import RNG, File, levels, scales
+
+MICROSOFT = "com.microsoft"
+
+
+def n_bits_product(file, x, k, n, bits=4, block=16, dtype=np.float32, points=None, **inputs):
+    """A MatMulNBits of random weights; points is None, "packed" or "float"."""
+    blocks = -(-k // block)
+    operands = [
+        file.constant(RNG.integers(0, 256, (n, blocks, block * bits // 8), np.uint8)),
+        file.constant(scales((n, blocks), dtype)),
+        "",
+        "",
+        "",
+    ]
+    if points == "packed":
+        operands[2] = file.constant(RNG.integers(0, 256, (n, -(-blocks * bits // 8)), np.uint8))
+    if points == "float":
+        operands[2] = file.constant(RNG.uniform(0, 1 << bits, (n, blocks)).astype(dtype))
+    if "g_idx" in inputs:
+        operands[3] = file.constant(inputs["g_idx"])
+    if inputs.get("bias"):
+        operands[4] = file.constant(RNG.normal(0, 1, n).astype(dtype))
+    while not operands[-1]:
+        operands.pop()
+    sizes = {"K": k, "N": n, "bits": bits, "block_size": block}
+    y = file.node("MatMulNBits", x, *operands, domain=MICROSOFT, **sizes)
+    file.output(y, dtype)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("bits", "group_bytes"), [(2, 1 << 22), (4, 1 << 22), (8, 1 << 22), (4, 1 << 11)]
+)
+def test_products_of_blocks(bits, group_bytes, monkeypatch):
+    monkeypatch.setattr(n_bits, "_GROUP_BYTES", group_bytes)
+    file = File(21)
+    for k, n, block in ((48, 21, 16), (40, 17, 32), (64, 24, 64)):
+        x = file.input(RNG.normal(0, 1, (2, 3, k)).astype(np.float32))
+        for points in (None, "packed", "float")[: 2 if bits == 8 else 3]:  # as ONNX Runtime has
+            n_bits_product(file, x, k, n, bits, block, points=points, bias=points == "packed")
+    file.compare(1e-6)
+
+
+def test_columns_of_groups_by_an_index_and_float16():
+    file = File(21)
+    x = file.input(RNG.normal(0, 1, (3, 48)).astype(np.float32))
+    g_idx = RNG.integers(0, 3, 48).astype(np.int32)
+    n_bits_product(file, x, 48, 8, points="float", g_idx=g_idx)  # it ignores packed ones then
+    n_bits_product(file, x, 48, 8, g_idx=g_idx)
+    file.compare(1e-6)
+    file = File(21)
+    x = file.input(RNG.normal(0, 1, (3, 48)).astype(np.float16))
+    n_bits_product(file, x, 48, 8, points="packed", dtype=np.float16, bias=True)
+    file.compare(2e-3)
+
+
+def dequantized(file, shape, dtype, axis, block, x_dtype=np.float32, points=True):
+    """A DequantizeLinear of constant weights in blocks, of columns (0) or as a whole (None)."""
+    sizes = [-(-size // block) if block and i == axis % 2 else size for i, size in enumerate(shape)]
+    parameters = tuple(sizes) if block else (() if axis is None else (shape[axis],))
+    inputs = [file.constant(levels(shape, dtype)), file.constant(scales(parameters, x_dtype))]
+    inputs += [file.constant(levels(parameters, dtype))] if points else []
+    attributes = {} if axis is None else {"axis": axis}
+    attributes |= {"block_size": block} if block else {}
+    return file.node("DequantizeLinear", *inputs, **attributes)
+
+
+@pytest.mark.parametrize("group_bytes", [1 << 22, 1 << 11])
+def test_products_and_rows_of_dequantized_weights(group_bytes, monkeypatch):
+    monkeypatch.setattr(n_bits, "_GROUP_BYTES", group_bytes)
+    file = File(21)
+    x = file.input(RNG.normal(0, 1, (5, 40)).astype(np.float32))
+    indices = file.input(RNG.integers(-21, 21, (2, 3)).astype(np.int64))
+    cases = (("int4", 0, 8), ("uint4", 0, 16), ("int4", 1, 0), ("uint4", None, 0), ("int4", 1, 8))
+    for dtype, axis, block in (*cases, ("int4", 0, 0), ("int8", 0, 16), ("uint8", -2, 16)):
+        w = dequantized(file, (40, 21), dtype, axis, block)
+        file.output(file.node("MatMul", x, w), np.float32)
+        transposed = None if axis is None else 1 - axis % 2
+        w = dequantized(file, (21, 40), dtype, transposed, block, points=False)
+        bias = file.constant(RNG.normal(0, 1, 21).astype(np.float32))
+        file.output(file.node("Gemm", x, w, bias, transB=1), np.float32)
+        if transposed is not None:
+            w = dequantized(file, (21, 40), dtype, transposed, block)
+            file.output(file.node("Gather", w, indices), np.float32)
+    loaded = file.compare(1e-6)
+    ops = {node.op for node in loaded._graph.nodes}
+    assert {"DequantizedMatMul", "GatherBlockQuantized"} <= ops
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int4", "uint4"])
+def test_rows_of_packed_tables(dtype):
+    file = File(21)
+    indices = file.input(np.array([[0, 4, -1], [-5, 2, 2]], np.int64))
+    for bits in (2, 4, 8) if dtype == "uint8" else (4,):
+        for zero_points in (False, True):
+            per_byte = 8 // bits if dtype == "uint8" else 1
+            table = file.constant(levels((5, 40 // per_byte), dtype))
+            inputs = [table, indices, file.constant(scales((5, 3), np.float32))]
+            if zero_points:
+                inputs.append(file.constant(levels((5, -(-3 // per_byte)), dtype)))
+            attributes = {"block_size": 16, "quantize_axis": 1} | (
+                {"bits": bits} if dtype == "uint8" else {}
+            )
+            y = file.node("GatherBlockQuantized", *inputs, domain=MICROSOFT, **attributes)
+            file.output(y, np.float32)
+    if dtype != "uint8":
+        for shape, gathered, quantized in (((32, 6), 1, 0), ((3, 6, 32), 1, 2)):
+            sizes = [size // 16 if i == quantized else size for i, size in enumerate(shape)]
+            inputs = [file.constant(levels(shape, dtype)), indices]
+            inputs += [
+                file.constant(scales(sizes, np.float32)),
+                file.constant(levels(sizes, dtype)),
+            ]
+            attributes = {"gather_axis": gathered, "quantize_axis": quantized, "block_size": 16}
+            y = file.node("GatherBlockQuantized", *inputs, domain=MICROSOFT, **attributes)
+            file.output(y, np.float32)
+    file.compare()
+
+
+def bytes_of(tree):
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
+
+
+def test_weights_stay_packed_in_memory():
+    """Neither params nor a program hold the floats of 4-bit weights."""
+    size, block = 2048, 32
+    file = File(21)
+    x = file.input(RNG.normal(0, 1, (4, size)).astype(np.float32))
+    for _ in range(2):
+        x = n_bits_product(file, x, size, size, block=block, points="packed")
+        x = file.node("MatMul", x, dequantized(file, (size, size), "int4", 0, block))
+    table = dequantized(file, (size, size), "int4", 1, block)
+    indices = file.input(np.array([3, -1], np.int64))
+    x = file.node("MatMul", file.node("Gather", table, indices), file.node("Transpose", x))
+    file.outputs = {x: 1}
+    loaded = dmlax.onnx.load(file.model())
+    weights = 5 * size * size
+    assert bytes_of(loaded.params) < weights * (1 / 2 + 1 / 2 / block + 4 / block) * 1.01
+    lowered = jax.jit(loaded.apply).lower(loaded.params, file.inputs)
+    memory = lowered.compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 16 << 20  # one matrix has 16 MiB of floats
+    assert len(lowered.as_text()) < 200_000  # no weights are constants of the program
+    held = [x for x in loaded.params.values() if isinstance(x, PackedIntegers)]
+    assert len(held) > 2
+    assert all(each.nbytes * 2 == each.size for each in held)
+
+
+def test_packed_params_are_saved_mapped_exported_and_differentiated(tmp_path):
+    file = File(21)
+    x = file.input(RNG.normal(0, 1, (4, 33)).astype(np.float32))
+    w = dequantized(file, (33, 7), "int4", 0, 16)
+    y = file.node("MatMul", x, w)
+    file.output(y, np.float32)
+    file.output(file.node("Transpose", w), np.float32)
+    loaded = file.compare(1e-6)
+    wanted = np.asarray(loaded(file.inputs)[y])
+    name = next(name for name, x in loaded.params.items() if isinstance(x, PackedIntegers))
+    integers = loaded.apply(loaded.params, file.inputs, outputs=[name])[name]
+    np.testing.assert_array_equal(integers, loaded.params[name].to_host())
+    loaded.save(tmp_path / "model.dmlax")
+    again = dmlax.onnx.load(tmp_path / "model.dmlax")
+    np.testing.assert_array_equal(again(file.inputs)[y], wanted)
+    params, x = loaded.params, file.inputs[x]
+    mapped = jax.vmap(lambda x: loaded.apply(params, x)[y])(np.stack([x, 2 * x]))
+    np.testing.assert_allclose(mapped[1], 2 * wanted, rtol=1e-6, atol=1e-5)
+    exported = jax.export.export(jax.jit(loaded.apply))(params, x)
+    restored = jax.export.deserialize(exported.serialize())
+    np.testing.assert_allclose(restored.call(params, x)[y], wanted, rtol=1e-6, atol=1e-5)
+    gradient = jax.grad(lambda x: loaded.apply(params, x)[y].sum())(x)
+    full = np.asarray(loaded(file.inputs)[[*file.outputs][1]]).T
+    np.testing.assert_allclose(gradient, np.tile(full.sum(1), (4, 1)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
+def test_integers_are_packed_and_unpacked(dtype):
+    for shape in ((), (5,), (3, 6), (2, 3, 7)):
+        array = levels(shape, dtype)
+        held = PackedIntegers.pack(array)
+        per_byte = 8 // ml_dtypes.iinfo(array.dtype).bits
+        assert held.nbytes == np.prod(shape[:-1], dtype=int) * -(-(shape or (1,))[-1] // per_byte)
+        np.testing.assert_array_equal(held.to_host(), array)
+        np.testing.assert_array_equal(np.asarray(held.unpack()), array)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bits": 3}, "its bits are 3 and weight_prepacked is 0, expected 2, 4 or 8 bits and 0"),
+        ({"weight_prepacked": 1}, "its bits are 4 and weight_prepacked is 1"),
+        ({"block_size": 24}, "its K, N and block_size are 48, 8 and 24, expected sizes, and a"),
+        ({"N": 9}, r"its B has the shape \[8, 3, 8\], expected 216 elements"),
+        ({"K": 49}, r"its A has the shape \[3, 48\], expected rows of 49"),
+    ],
+)
+def test_malformed_products_are_refused(changes, message):
+    file = File(21)
+    x = file.input(RNG.normal(0, 1, (3, 48)).astype(np.float32))
+    n_bits_product(file, x, 48, 8)
+    (node,) = file.nodes
+    kept = [each for each in node.attribute if each.name not in changes]
+    del node.attribute[:]
+    node.attribute.extend([*kept, *(helper.make_attribute(*each) for each in changes.items())])
+    with pytest.raises(dmlax.UnsupportedError, match=message):
+        dmlax.onnx.load(file.model())

@@ -1,0 +1,108 @@
+"""A snapshot of every message, keyed by the suite's invalid vector or the call that causes it.
+
+    python tests/renew_messages.py
+
+writes `tests/messages.json` and prints what changes. With `--check` it writes nothing, and exits
+with code 1 if anything would change.
+"""
+
+import difflib
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from dmlax import SpecError, UnsupportedError
+from dmlax._descriptors import tensors
+from dmlax._operators import SUPPORT
+from dmlax_conformance.adapters.base import SpecViolation
+from dmlax_conformance.adapters.dmlax import Dmlax
+from dmlax_conformance.format import vectors
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.runner.run import case_of
+from support.wrong_calls import VALID, Arrays, Refused, wrong_calls
+from support.wrong_descs import wrong_descs
+
+SNAPSHOT = Path(__file__).with_name("messages.json")
+Messages = dict[str, list[str]]
+
+
+def vector_calls(suite: Iterable[Vector]) -> list[Refused]:
+    """The calls of invalid vectors: of the functions, or of `create_operator` for a desc."""
+    adapter = Dmlax()
+    return [_vector_call(adapter, vector) for vector in suite if not vector.is_valid]
+
+
+def _vector_call(adapter: Dmlax, vector: Vector) -> Refused:
+    case = case_of(vector)
+    is_known = "values:known" in vector.requires
+    known = {name for name in case.inputs if is_known and name.endswith("ScaleTensor")}
+
+    def call(arrays: Arrays) -> object:
+        inputs = {**case.inputs, **arrays}
+        try:
+            return adapter.run(replace(case, inputs=inputs), "eager")
+        except SpecViolation as violation:
+            raise cast(SpecError, violation.__cause__) from None
+
+    arrays = {name: array for name, array in case.inputs.items() if name not in known}
+    return Refused(case.id, call, arrays)
+
+
+def refusal(refused: Refused) -> SpecError | UnsupportedError:
+    """The error of a call."""
+    try:
+        refused.call(refused.arrays)
+    except (SpecError, UnsupportedError) as error:
+        return error
+    raise AssertionError(f"{refused.key} is accepted")
+
+
+def lines(error: SpecError | UnsupportedError) -> list[str]:
+    """The code and the message, or code, rule and message of every violation of a desc."""
+    if isinstance(error, UnsupportedError):
+        return [f"{error.code} UnsupportedError {error}"]
+    violations = [f"{one.code} {one.rule} {one.message}" for one in error.violations]
+    return violations or [f"{error.code} {error}"]
+
+
+def written(messages: Messages) -> str:
+    """The text of a snapshot: a line for each key, sorted."""
+    entries = (f"{json.dumps(key)}: {json.dumps(messages[key])}" for key in sorted(messages))
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+def difference(old: str, new: str) -> str:
+    """The unified difference of two snapshots."""
+    texts = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    files = "a/tests/messages.json", "b/tests/messages.json"
+    return "".join(difflib.unified_diff(*texts, *files, n=0))
+
+
+def rules() -> Messages:
+    """The rules of tensors and of every table, in the order in which they are checked."""
+    names = {"rules of tensors": [rule.name for rule in tensors.TENSOR_RULES]}
+    for desc, support in SUPPORT.items():
+        for table in support.tables:
+            key = f"rules of {desc.operator} {table.feature_level}"
+            names[key] = [rule.name for rule in table.rules]
+    return names
+
+
+def main(*options: str) -> int:
+    """Renews or checks the snapshot, and returns the exit code."""
+    is_check = "--check" in options
+    calls = [*vector_calls(vectors.load_all()), *wrong_descs()]
+    calls += [refused for function in VALID for refused in wrong_calls(function)]
+    new = written({refused.key: lines(refusal(refused)) for refused in calls} | rules())
+    change = difference(SNAPSHOT.read_text(encoding="utf-8"), new)
+    print(change, end="")
+    if not is_check:
+        SNAPSHOT.write_text(new, encoding="utf-8")
+    return int(is_check and bool(change))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))

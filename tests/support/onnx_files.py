@@ -1,0 +1,100 @@
+"""Files that tests build of a few nodes, and their outputs beside ONNX Runtime's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from numpy.typing import ArrayLike, DTypeLike
+from onnx import helper, numpy_helper
+
+import dmlax.onnx
+from dmlax.onnx import peer
+from dmlax.onnx.operators.values import DTYPES
+
+RNG = np.random.default_rng(5)
+NUMBERS = {dtype.name: number for number, dtype in DTYPES.items()}
+
+
+class File:
+    """Nodes, inputs, constants and outputs of a file that a test builds; it seeds `RNG`."""
+
+    def __init__(self, opset: int = 25) -> None:
+        RNG.bit_generator.state = np.random.default_rng(5).bit_generator.state
+        self.opset = opset
+        self.nodes: list[onnx.NodeProto] = []
+        self.outputs: dict[str, int] = {}
+        self.constants: list[onnx.TensorProto] = []
+        self.inputs: dict[str, np.ndarray] = {}
+
+    def constant(self, array: ArrayLike) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def input(self, array: ArrayLike) -> str:
+        name = f"x{len(self.inputs)}"
+        self.inputs[name] = np.asarray(array)
+        return name
+
+    def node(
+        self, op: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: Any
+    ) -> Any:
+        names = [f"{op}{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(op, inputs, names, domain=domain, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def output(self, name: str, dtype: DTypeLike) -> None:
+        self.outputs[name] = NUMBERS[np.dtype(dtype).name]
+
+    def model(self) -> onnx.ModelProto:
+        return helper.make_model(
+            helper.make_graph(
+                self.nodes,
+                "g",
+                [
+                    helper.make_tensor_value_info(name, NUMBERS[x.dtype.name], x.shape)
+                    for name, x in self.inputs.items()
+                ],
+                [
+                    helper.make_tensor_value_info(name, number, None)
+                    for name, number in self.outputs.items()
+                ],
+                self.constants,
+            ),
+            opset_imports=[
+                helper.make_opsetid("", self.opset),
+                helper.make_opsetid("com.microsoft", 1),
+            ],
+            ir_version=13 if self.opset > 24 else 10,
+        )
+
+    def compare(self, tolerance: float = 0.0, optimised: bool = False) -> dmlax.onnx.Model:
+        """Loads the file, and compares every output with ONNX Runtime's; returns the model."""
+        model = self.model()
+        wanted = peer.run(peer.start(model, optimised=optimised), self.inputs)
+        loaded = dmlax.onnx.load(model)
+        found = loaded(self.inputs)
+        for name, want in wanted.items():
+            got = np.asarray(found[name])
+            assert got.shape == want.shape, name
+            if tolerance:
+                bound = tolerance * np.abs(want[np.isfinite(want)]).max(initial=1e-30)
+                np.testing.assert_allclose(got, want, rtol=0, atol=bound, err_msg=name)
+            else:
+                np.testing.assert_array_equal(got, want, err_msg=name)
+        return loaded
+
+
+def scales(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
+    return RNG.uniform(0.05, 0.4, shape).astype(dtype)
+
+
+def levels(shape: Sequence[int], name: str) -> np.ndarray:
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if dtype.name.startswith("float8"):
+        return RNG.normal(0, 4, shape).astype(dtype)
+    limits = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    values = RNG.integers(int(limits.min), int(limits.max) + 1, shape)
+    return values.astype(np.int32).astype(dtype)

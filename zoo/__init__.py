@@ -1,0 +1,1 @@
+"""ONNX files of known networks, for the tests and the benchmarks."""
