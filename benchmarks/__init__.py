@@ -2,4 +2,4 @@
 
 from benchmarks import amx
 
-amx.refuse_unless_chosen()  # before a peer is imported and looks at the processor
+amx.refuse_unless_chosen()  # before ONNX Runtime is imported and looks at the processor

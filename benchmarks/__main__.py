@@ -1,109 +1,86 @@
-"""The command `python -m benchmarks`."""
+"""Times dmlax against other libraries: a subcommand for every benchmark."""
 
 import argparse
-import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
+import jax
 from rich.console import Console
 
-from benchmarks import (
-    cases,
-    chains,
-    convolution,
-    directml,
-    element_wise,
-    family,
-    layers,
-    memory,
-    models,
-    networks,
-    nonzero,
-    overhead,
-    report,
-    sweep,
-    tpu,
-)
+from benchmarks import report
 
-_KINDS = (
-    "convolution",
-    "layers",
-    "fully_connected",
-    "chains",
-    "sweep",
-    "models",
-    "nonzero",
-    "element_wise",
-    "family",
-    "memory",
-    "directml",
-    "overhead",
-)
+BENCHMARKS = {  # modules of this package
+    "layers": "CPU: convolutions, fully connected layers and chains against ONNX Runtime",
+    "convolution": "CPU: convolutions against ONNX Runtime and the literal int32 convolution",
+    "models": "CPU: whole quantized models against ONNX Runtime",
+    "family": "CPU: products, sums, pools, lookups, dynamic quantization against ONNX Runtime",
+    "element_wise": "CPU: QuantizeLinear and DequantizeLinear against ONNX Runtime",
+    "nonzero": "CPU: nonzero_coordinates against jnp.nonzero, NumPy and PyTorch",
+    "sweep": "CPU: convolutions of small maps by auto against xla",
+    "directml": "CPU: creating and calling operators from DirectML descriptors",
+    "overhead": "CPU: what dmlax adds to a small call, and compile times",
+    "memory": "CPU: temporary memory of compiled layers",
+    "peaks": "CPU: the machine's peaks of int8 products and copied bytes",
+    "families": "CPU: bits of a classifier of every torchvision family against ONNX Runtime's",
+    "tpu": "TPU: the compiler's estimates for layers, without a TPU",
+    "gpu_convolution": "GPU: convolutions against XLA, cuDNN and PyTorch",
+    "gpu_convolution_add": "GPU: convolutions with a fused residual",
+    "gpu_bounds": "GPU: lower bounds of convolutions beside their times",
+    "gpu_family": "GPU: pools, sums, products and lookups against a copy",
+    "gpu_matmul": "GPU: matrix products against PyTorch",
+    "gpu_models": "GPU: whole quantized models against PyTorch",
+    "gpu_nonzero": "GPU: nonzero_coordinates against PyTorch",
+    "gpu_sharding": "GPU: models and operators split over several GPUs",
+}
 _WIDTH = 200  # where the output is no terminal
+_HELP_WIDTH = 110
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the chosen benchmarks, print their tables and write the JSON if asked."""
-    options = _parser().parse_args(arguments)
-    console = Console(width=None if Console().is_terminal else _WIDTH)
-    facts = (f"{name} {value}" for name, value in report.environment().items())
-    console.print(", ".join(facts), soft_wrap=True)
-    reports = []
-    for kind in _KINDS if options.what == "all" else (options.what,):
-        for found in tpu.run() if kind == "tpu" else filter(None, [_run(kind, options)]):
-            found.show(console)
-            reports.append(found)
+    """Run a benchmark, print its tables, and write them to a file if asked."""
+    options = vars(_parse(sys.argv[1:] if arguments is None else arguments))
+    name, path = options.pop("benchmark"), options.pop("json")
+    if not name.startswith("gpu_") and jax.default_backend() != "cpu":
+        raise SystemExit(f"{name}: it runs on a CPU; set JAX_PLATFORMS=cpu")
+    produced = import_module(f"benchmarks.{name}").run(**options)
+    if produced is None:  # it printed lines for a table to come
+        return
+    reports = _show(produced)
     if not reports:
-        raise SystemExit(f"nothing is named like {options.layers!r}")
-    if options.json:
-        report.write(options.json, reports)
+        raise SystemExit(f"nothing is named like {options['only']!r}")
+    if path:
+        report.write(path, reports)
 
 
-def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
-    """One benchmark, or `None` if no layer or array has such a name."""
-    if kind == "directml":
-        return directml.run(options.repeats)
-    if kind == "element_wise":
-        return element_wise.run(options.repeats)
-    if kind == "family":
-        return family.run(options.repeats, re.compile(options.layers).search)
-    if kind == "fully_connected":
-        return layers.run_fully_connected(options.repeats)
-    if kind == "chains":
-        return chains.run(options.layers, options.batch, options.repeats)
-    if kind == "sweep":
-        return sweep.run(options.layers, options.repeats)
-    if kind == "models":
-        names = [name for name in networks.NETWORKS if re.search(options.layers, name)]
-        return models.run(names, options.batch, options.repeats, options.form) if names else None
-    if kind == "nonzero":
-        arrays = cases.arrays(options.layers, nonzero.most())
-        return nonzero.run(arrays, options.repeats) if arrays else None
-    chosen = cases.layers(options.layers)
-    if not chosen:
-        return None
-    if kind == "layers":
-        return layers.run(chosen, options.batch, options.repeats)
-    if kind == "overhead":
-        return overhead.run(options.repeats, chosen)
-    if kind == "memory":
-        return memory.run(chosen, max(options.batch))
-    return convolution.run(
-        chosen, options.batch, options.repeats, options.implementation, options.layout
+def _show(produced: Iterable[report.Report]) -> list[report.Report]:
+    """Print every report as soon as it is there, the machine first."""
+    console = Console(width=None if Console().is_terminal else _WIDTH)
+    reports: list[report.Report] = []
+    for one in produced:
+        if not reports:
+            facts = (f"{name} {value}" for name, value in one.machine().items())
+            console.print(", ".join(facts), soft_wrap=True)
+        one.show(console)
+        reports.append(one)
+    return reports
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    style = partial(argparse.HelpFormatter, max_help_position=26, width=_HELP_WIDTH)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks", description=__doc__, formatter_class=style
     )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="?", default="all", choices=(*_KINDS, "tpu", "all"))
-    parser.add_argument("--layers", default="", metavar="REGEX", help="only names that match")
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes")
-    parser.add_argument("--repeats", type=int, default=20, help="turns (default 20)")
-    parser.add_argument("--implementation", default="auto", help="of the convolutions")
-    parser.add_argument("--layout", default="NCHW", choices=cases.LAYOUTS, help="of convolution")
-    parser.add_argument("--form", default="qoperator", choices=networks.FORMS, help="of the models")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers here too")
-    return parser
+    commands = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    for name, line in BENCHMARKS.items():
+        command = commands.add_parser(name, help=line, description=line, formatter_class=style)
+        if name in arguments:  # only the chosen module is imported
+            for flag, settings in import_module(f"benchmarks.{name}").OPTIONS:
+                command.add_argument(flag, **settings)
+            command.add_argument("--json", type=Path, metavar="FILE", help="write the tables here")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

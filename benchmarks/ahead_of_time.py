@@ -1,7 +1,8 @@
-"""Programs compiled for TPUs that are not here, by libtpu's compiler on this CPU."""
+"""Programs compiled for absent TPUs, by libtpu's compiler on this CPU."""
 
 import os
 import time
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ GENERATIONS = {
     "v6e": "v6e:2x2",
     "TPU7x": "TPU7x:2x2x1",
 }
-# A dozen of layers.json: every kernel and stride, few and many channels, depthwise.
+# Twelve layers of layers.json: every kernel and stride, few and many channels, depthwise.
 LAYERS = (
     "resnet50.conv1",
     "resnet50.res2.1x1a",
@@ -30,20 +31,20 @@ LAYERS = (
     "mobilenet.dw56s2",
     "mobilenet.dw14",
 )
-# libtpu looks for a machine of its own before it compiles for another; these say that none is here.
+# Without these variables libtpu looks for a TPU here before it compiles for another machine.
 _ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_WORKER_ID": "0",
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # the lock is for chips, and here are none to share
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # the lock guards chips, and there are none
 }
 
 
 class Program(NamedTuple):
     """The compiled program, and the CPU seconds of all the compiler's threads."""
 
-    compiled: Any
+    compiled: jax.stages.Compiled
     seconds: float
 
     @property
@@ -53,11 +54,11 @@ class Program(NamedTuple):
 
     @property
     def cost(self) -> dict[str, float]:
-        """The compiler's own estimate: `flops`, `bytes accessed`, `optimal_seconds`."""
-        return dict(self.compiled.cost_analysis())
+        """The compiler's estimate: `flops`, `bytes accessed`, `optimal_seconds`."""
+        return dict(self.compiled.cost_analysis() or {})
 
 
-def program(generation: str, function: Any, *operands: Any) -> Program:
+def program(generation: str, function: Callable[..., object], *operands: Any) -> Program:
     """A function compiled for one chip, from the operands' shapes and dtypes."""
     sharding = _sharding(generation)
     shapes = jax.tree.map(

@@ -1,7 +1,7 @@
-"""Keeps AMX from this process, so that a peer has the instructions of a processor without it.
+"""Refuses AMX to this process, so that ONNX Runtime runs as on a processor without it.
 
-A library asks Linux for the tile registers by `arch_prctl`; a seccomp filter refuses the request,
-as a kernel that knows no AMX does. ONNX Runtime then takes its kernels for AVX-512 VNNI.
+A library asks Linux for the tile registers by `arch_prctl`. A seccomp filter refuses the request,
+and ONNX Runtime then takes its kernels for AVX-512 VNNI.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ def refuse_unless_chosen() -> None:
 
 
 def refuse() -> None:
-    """Refuse AMX to this thread, the threads and the processes that it starts; for good."""
+    """Refuse AMX for good to this thread and to the threads and processes that it starts."""
     code = _filter()
     program = _Program(len(code) // 8, code)
     _prctl(_NO_NEW_PRIVILEGES, 1)
@@ -38,14 +38,14 @@ def refuse() -> None:
 
 
 def is_granted() -> bool:
-    """Whether Linux lets this process use the tile registers, asking for them if need be."""
+    """Ask Linux for the tile registers: whether this process may use them."""
     if not _has_arch_prctl():
         return False
     libc = ctypes.CDLL(None)
     libc.syscall(_ARCH_PRCTL, _REQUEST, _TILE_DATA)
-    found = ctypes.c_uint64()
-    failed = libc.syscall(_ARCH_PRCTL, _GET_PERMITTED, ctypes.byref(found))
-    return not failed and bool(found.value >> _TILE_DATA & 1)
+    permitted = ctypes.c_uint64()
+    failed = libc.syscall(_ARCH_PRCTL, _GET_PERMITTED, ctypes.byref(permitted))
+    return not failed and bool(permitted.value >> _TILE_DATA & 1)
 
 
 def _prctl(option: int, *arguments: int) -> None:
@@ -60,7 +60,7 @@ def _has_arch_prctl() -> bool:
 
 
 def _filter() -> bytes:
-    """Return the filter's instructions: (code, steps if equal, steps if not, operand) each."""
+    """Return the filter: instructions of a code, steps if equal, steps if not, and an operand."""
     return b"".join(
         struct.pack("HBBI", *instruction)
         for instruction in (

@@ -2,14 +2,16 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 import dmlax
 
@@ -17,6 +19,7 @@ INPUT_ZERO_POINT, OUTPUT_ZERO_POINT = 121, 117
 INPUT_SCALE = 0.0173
 LAYOUTS = ("NHWC", "NCHW")
 _FACTS = Path(__file__).with_name("layers.json")
+Filter = ArrayLike | dmlax.PreparedFilter
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,13 @@ class Layer:
 
     @property
     def taps(self) -> int:
-        """The number of products that make one output."""
+        """The number of products of one output."""
         return self.in_channels // self.groups * self.kernel**2
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """One array, `density` of it not zero."""
+    """One array; `density` is the share of its elements that are not zero."""
 
     name: str
     shape: tuple[int, ...]
@@ -73,7 +76,7 @@ class Problem:
 
     @classmethod
     def of(cls, layer: Layer, batch: int, layout: str = "NCHW", bits: int = 8) -> "Problem":
-        """The operands for `batch` images; the filter's elements have some bits."""
+        """Draw the operands of `batch` images; the filter's elements have `bits` bits."""
         rng = np.random.default_rng(0)
         channels = layer.out_channels
         kernel = (channels, layer.in_channels // layer.groups, layer.kernel, layer.kernel)
@@ -91,74 +94,81 @@ class Problem:
 
     @property
     def dimension_numbers(self) -> tuple[str, str, str]:
-        """Layouts of the input, the filter and the output."""
+        """Layouts of the input, the filter and the output, in dmlax's words."""
         return self.layout, "OIHW", self.layout
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """NCHW."""
+        """The output's shape in NCHW."""
         layer = self.layer
         size = (layer.size + 2 * layer.padding - layer.kernel) // layer.stride + 1
         return (self.x.shape[0], layer.out_channels, size, size)
 
     @property
     def products(self) -> int:
-        """The number of byte products that make the output."""
+        """The number of byte products of the whole output."""
         return int(np.prod(self.output_shape)) * self.layer.taps
 
     @property
     def bytes(self) -> int:
-        """What windows meet of the input, the filter and the output, each once."""
+        """Bytes of the filter, the output, and the part of the input that windows read."""
         layer, outputs = self.layer, self.output_shape[-1]
-        met = min(layer.size, (outputs - 1) * min(layer.stride, layer.kernel) + layer.kernel)
-        x = self.x.size // layer.size**2 * met**2
+        side = min(layer.size, (outputs - 1) * min(layer.stride, layer.kernel) + layer.kernel)
+        x = self.x.size // layer.size**2 * side**2
         return x + self.w.size + int(np.prod(self.output_shape))
 
-    def filter(self, **options: Any) -> Any:
-        """The prepared filter, a pytree that a jitted function takes."""
-        own: dict[str, Any] = {
-            "group_count": self.layer.groups,
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The keywords of dmlax's function, except `implementation` and `arithmetic`."""
+        layer = self.layer
+        return {
+            "input_scale": INPUT_SCALE,
+            "filter_scale": self.filter_scale,
+            "output_scale": self.output_scale,
+            "input_zero_point": INPUT_ZERO_POINT,
+            "output_zero_point": OUTPUT_ZERO_POINT,
+            "strides": 2 * (layer.stride,),
+            "start_padding": 2 * (layer.padding,),
+            "end_padding": 2 * (layer.padding,),
+            "group_count": layer.groups,
             "dimension_numbers": self.dimension_numbers,
         }
-        prepared = dmlax.prepare_filter(self.w, **own | options)
-        return jax.device_put(prepared)
 
-    def call(self, x: Array, prepared: Any, **options: Any) -> Array:
+    def filter(self, packing: Literal["auto", "panels", "rows"] = "rows") -> dmlax.PreparedFilter:
+        """The prepared filter, a pytree that a jitted function takes."""
+        prepared: dmlax.PreparedFilter = jax.device_put(
+            dmlax.prepare_filter(
+                self.w,
+                group_count=self.layer.groups,
+                dimension_numbers=self.dimension_numbers,
+                packing=packing,
+            )
+        )
+        return prepared
+
+    def call(self, x: Array, filter: Filter, **options: Any) -> Array:
         """The layer by dmlax."""
-        layer = self.layer
         return dmlax.quantized_linear_convolution(
-            x,
-            prepared,
-            self.bias,
-            input_scale=INPUT_SCALE,
-            filter_scale=self.filter_scale,
-            output_scale=self.output_scale,
-            input_zero_point=INPUT_ZERO_POINT,
-            output_zero_point=OUTPUT_ZERO_POINT,
-            strides=2 * (layer.stride,),
-            start_padding=2 * (layer.padding,),
-            end_padding=2 * (layer.padding,),
-            group_count=layer.groups,
-            **{"dimension_numbers": self.dimension_numbers} | options,
+            x, filter, self.bias, **self.parameters, **options
         )
 
-    def jitted(self, **options: Any) -> Any:
-        """The jitted layer, a function of the input and the prepared filter."""
+    def jitted(self, **options: Any) -> Callable[[ArrayLike, Filter], Array]:
+        """The jitted layer, a function of the input and the filter."""
         return jax.jit(partial(self.call, **options))
 
 
 def layers(pattern: str, kind: str = "convolution") -> list[Layer]:
-    """The layers whose names match; those of other networks are of the kind "survey"."""
+    """The layers whose names match: "convolution", or "survey" with those of other networks."""
     return [Layer(**facts) for facts in _matching(kind, pattern)]
 
 
 def arrays(pattern: str, most: int) -> list[Sparse]:
     """The arrays of at most `most` elements whose names match."""
-    found = (
+    cases = (
         Sparse(**facts | {"shape": tuple(facts["shape"])})
         for facts in _matching("nonzero", pattern)
     )
-    return [case for case in found if case.size <= most]
+    return [case for case in cases if case.size <= most]
 
 
 def _matching(kind: str, pattern: str) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Costs of DirectML descriptors: creating an operator, and calling it beside the function."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -9,25 +9,24 @@ import numpy as np
 
 import dmlax
 from benchmarks import timing
-from benchmarks.report import Report, Row, Target
+from benchmarks.options import REPEATS
+from benchmarks.report import Report, Row
 from dmlax import directml
 from dmlax.directml import BufferTensorDesc, DataType, FeatureLevel
 
+OPTIONS = (REPEATS,)
 _MILLISECOND, _MICROSECONDS = 1.0, 20.0
 _FRESH = 100
 _LEVEL = FeatureLevel.LEVEL_6_4
 Tensors = dict[str, np.ndarray]
 
 
-def run(repeats: int) -> Report:
-    """Every operator: created anew, found again, called."""
-    report = Report("directml")
-    report.rows += [_row(name, repeats) for name in _CASES]
-    report.targets += [
-        Target("creating, ms", max(report.column("create ms")), _MILLISECOND),
-        Target("added to a call, us", max(report.column("added us")), _MICROSECONDS),
-    ]
-    return report
+def run(repeats: int) -> Iterator[Report]:
+    """Create every operator, create it again, and call it."""
+    report = Report("directml", [_row(name, repeats) for name in _CASES])
+    report.add_target("creating, ms", max(report.column("create ms")), _MILLISECOND)
+    report.add_target("added to a call, us", max(report.column("added us")), _MICROSECONDS)
+    yield report
 
 
 def _row(name: str, repeats: int) -> Row:
@@ -54,7 +53,7 @@ def _row(name: str, repeats: int) -> Row:
 
 
 def _creating(descs: list[Any]) -> float:
-    """The mean in milliseconds."""
+    """Time the creation of one operator: the mean in milliseconds."""
     start = time.perf_counter()
     for desc in descs:
         directml.create_operator(desc, feature_level=_LEVEL)
@@ -108,11 +107,11 @@ def _quantize(batch: int) -> directml.ElementWiseQuantizeLinearOperatorDesc:
 
 
 def _drawn(desc: Any) -> Tensors:
-    """Small values for every input."""
+    """Draw small values for every input."""
     draw = np.random.default_rng(0)
     order = directml.create_operator(desc, feature_level=_LEVEL).bind_order
     tensors = {name: getattr(desc, name) for name in order.inputs}
-    return {k: draw.integers(1, 9, each.sizes).astype(each.dtype) for k, each in tensors.items()}
+    return {name: draw.integers(1, 9, x.sizes).astype(x.dtype) for name, x in tensors.items()}
 
 
 def _plain_nonzero(tensors: Tensors) -> list[jax.Array]:

@@ -1,12 +1,13 @@
 """The element-wise operators against ONNX Runtime's QuantizeLinear and DequantizeLinear, on a CPU.
 
-A quick call is timed in a chain of both operators in one program, where each takes what the one
-before gave; the peer runs a graph of as many nodes. What a jitted no-op costs is subtracted from
-our times, and an Identity node's run from the peer's.
+A quick call is timed in a program that chains both operators; ONNX Runtime runs a graph of as many
+nodes. A jitted no-op is subtracted from dmlax's times, and an Identity node from ONNX Runtime's.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import jax
@@ -15,17 +16,19 @@ from onnx import helper
 
 import dmlax
 from benchmarks import onnx_peer, timing
-from benchmarks.report import Report, Row, Target, tracked
+from benchmarks.options import REPEATS
+from benchmarks.report import Report, Row, tracked
 from dmlax._core.requantize import Arithmetic
 
-SIZES = (2**12, 2**14, 2**16, 150_000, 2**18, 2**20, 2**22)
+OPTIONS = (REPEATS,)
+_SIZES = (2**12, 2**14, 2**16, 150_000, 2**18, 2**20, 2**22)
 _SCALE, _ZERO_POINT = np.float32(0.0371), np.uint8(117)
 _LIMIT = 1.1
 
 
 @dataclass(frozen=True)
 class Work:
-    """A chain that begins with one operator and goes on with the other and it in turn."""
+    """A chain of both operators in turn, and the operator that it begins with."""
 
     name: str
     quantizes_first: bool
@@ -62,57 +65,54 @@ _WORKS = (
 )
 
 
-def run(repeats: int) -> Report:
+def run(repeats: int) -> Iterator[Report]:
     """Check, then time, every size."""
     report, _, overhead = onnx_peer.begin_report("element_wise", repeats)
-    pairs = [(work, size) for work in _WORKS for size in SIZES]
-    for work, size in tracked(pairs, report.name):
+    for work, size in tracked(product(_WORKS, _SIZES), report.name):
         report.rows.append(_row(work, size, repeats, overhead))
     for work in _WORKS:
         ratios = report.column("ratio", operator=work.name)
-        report.targets.append(Target(f"{work.name}: largest ratio to ORT", max(ratios), _LIMIT))
-    return report
+        report.add_target(f"{work.name}: largest ratio to ORT", max(ratios), _LIMIT)
+    yield report
 
 
 def _row(work: Work, size: int, repeats: int, overhead: timing.Overhead) -> Row:
-    x = work.values(size)
-    count, pair = timing.pair_chains(partial(_checked, work, x), repeats, overhead)
-    given = jax.device_put(x)
+    values = work.values(size)
+    count, pair = timing.pair_chains(partial(_checked, work, values), repeats, overhead)
+    x = jax.device_put(values)
     by_xla, by_auto = (
-        partial(timing.finish, jax.jit(partial(work.call, count=1, implementation=each)), given)
-        for each in ("xla", "auto")
+        partial(timing.finish, jax.jit(partial(work.call, count=1, implementation=name)), x)
+        for name in ("xla", "auto")
     )
     return {
         "operator": work.name,
         "elements": size,
         "calls": count,
-        "ORT us": 1e3 * pair.peer / count,
-        "dmlax us": 1e3 * pair.ours / count,
-        "ratio": pair.ratio,
-        "spread": pair.spread,
+        **pair.columns("us", calls=count),
         "over xla": timing.pair(by_xla, by_auto, repeats // 4 + 1).ratio,
     }
 
 
-def _checked(work: Work, x: np.ndarray, count: int) -> tuple[timing.Call, timing.Call]:
-    """Build both chains, whose outputs are the same where the arithmetic is."""
-    function, given = jax.jit(partial(work.call, count=count)), jax.device_put(x)
-    ours = partial(timing.finish, function, given)
-    peer, read = _peer(work, x, count)
+def _checked(work: Work, values: np.ndarray, count: int) -> tuple[timing.Call, timing.Call]:
+    """Build both chains; outputs are xla's where the arithmetic is exact, else ONNX Runtime's."""
+    x = jax.device_put(values)
+    ours = partial(timing.finish, jax.jit(partial(work.call, count=count)), x)
+    peer, read = _start_peer(work, values, count)
     peer()
     if work.arithmetic == "exact" and work.quantizes_first:
-        wanted = np.asarray(work.call(given, count, implementation="xla"))
+        expected = np.asarray(work.call(x, count, implementation="xla"))
     else:
-        (wanted,) = read()
-    np.testing.assert_array_equal(ours(), wanted, work.name, strict=True)
+        (expected,) = read()
+    np.testing.assert_array_equal(ours(), expected, work.name, strict=True)
     return ours, peer
 
 
-def _peer(work: Work, x: np.ndarray, count: int) -> tuple[timing.Call, onnx_peer.Reader]:
+def _start_peer(work: Work, x: np.ndarray, count: int) -> tuple[timing.Call, onnx_peer.Reader]:
     nodes = [
         helper.make_node(name, [f"x{i}", "scale", "zero_point"], [f"x{i + 1}"])
         for i, name in enumerate(work.operators(count))
     ]
     inputs, outputs = {"x0": x}, [f"x{count}"]
     model = onnx_peer.build(nodes, inputs, outputs, {"scale": _SCALE, "zero_point": _ZERO_POINT})
-    return onnx_peer.bind(onnx_peer.start(model, optimise=False), inputs, outputs)  # no pair lost
+    session = onnx_peer.start(model, optimise=False)  # else pairs of nodes are dropped
+    return onnx_peer.bind(session, inputs, outputs)

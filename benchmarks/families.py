@@ -1,20 +1,17 @@
-"""One classifier of every torchvision family, and the networks of `benchmarks.networks`.
+"""One classifier of every torchvision family, and the networks of `zoo.networks`.
 
-    python -m benchmarks.families [--names REGEX] [--form FORM] [--write FOLDER]
-
-Weights are random. Each is exported, quantized by ONNX Runtime and loaded, and every tensor and the
-outputs are compared with ONNX Runtime's. It exits with 1 if one cannot be loaded, if a tensor
-outside of the float islands differs, or an output by more than a bound.
+Weights are random. Every model is exported, quantized by ONNX Runtime and loaded; all tensors and
+the outputs are compared with ONNX Runtime's. The command exits with 1 if a model cannot be loaded,
+if a tensor outside of the float islands differs, or if an output differs by more than a bound.
 """
 
-import argparse
 import contextlib
 import functools
 import logging
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,11 +19,14 @@ from typing import Any, NamedTuple
 import onnx
 
 import dmlax.onnx
-from benchmarks import networks
-from benchmarks.models import different_elements, largest_error
+from benchmarks.models import FORM, different_elements, largest_error
+from benchmarks.options import ONLY, option
 from dmlax.onnx import peer
+from zoo import networks
 
-FAMILIES = {  # a small member of each, and the least size of an image that fits it
+WRITE = option("--write", type=Path, metavar="FOLDER", help="write the networks' files instead")
+OPTIONS = (ONLY, FORM, WRITE)
+FAMILIES = {  # a small member of every family, and the least size of an image that fits it
     "alexnet": 224,
     "convnext_tiny": 64,
     "densenet121": 64,
@@ -52,12 +52,12 @@ FAMILIES = {  # a small member of each, and the least size of an image that fits
 BOUND = 0.5  # of an output behind float islands, in its standard deviations
 BATCH = 2
 _OPSET = 17
-_OF_TORCHVISION = "mobilenet_v3_large"  # the one that `benchmarks.networks` does not have
+_OF_TORCHVISION = "mobilenet_v3_large"  # `zoo.networks` does not have it
 _NEEDED = ("torch", "torchvision", "onnxruntime")
 
 
 class Outcome(NamedTuple):
-    """The comparison of one network; `error` is the message of one that cannot be loaded."""
+    """The comparison of one network; `error` says why it cannot be loaded."""
 
     name: str
     form: str
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """True where no element differs and outputs stay within the bound."""
+        """True if no element differs and outputs stay within the bound."""
         return not self.error and self.differ == 0 and self.output_error <= BOUND
 
     def __str__(self) -> str:
@@ -98,10 +98,10 @@ def export(name: str) -> onnx.ModelProto:
     )
     model = torchvision.models.get_model(name, weights=None, **options).eval()
     for weight in model.parameters():
-        if weight.ndim > 1 and not weight.any():  # a transformer's head: all outputs would be 0
+        if weight.ndim > 1 and not weight.any():  # a transformer's head, else all outputs are 0
             torch.nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the tracer, about sizes that it takes as constants
+        warnings.simplefilter("ignore")  # the tracer takes sizes as constants
         exported, prepared = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
         torch.onnx.export(
             model,
@@ -122,7 +122,7 @@ def compare(name: str, build: Callable[[], onnx.ModelProto], form: str) -> Outco
     try:
         form, file = _quantize(build(), form)
         model = dmlax.onnx.load(file)
-    except Exception as error:  # of torch, ONNX Runtime or dmlax: the others are compared still
+    except Exception as error:  # of torch, ONNX Runtime or dmlax
         return Outcome(name, form, error=f"{type(error).__name__}: {error}")
     inputs = networks.draw_inputs(file, BATCH, seed=1)
     differ, elements = different_elements(file, form, inputs)
@@ -131,7 +131,7 @@ def compare(name: str, build: Callable[[], onnx.ModelProto], form: str) -> Outco
 
 
 def _quantize(model: onnx.ModelProto, form: str) -> tuple[str, onnx.ModelProto]:
-    """Quantize, as QDQ where ONNX Runtime refuses what its quantizer writes otherwise."""
+    """Quantize, as QDQ if ONNX Runtime refuses its quantizer's file of the form."""
     from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph
 
     file = networks.quantize(model, form, True)
@@ -142,7 +142,7 @@ def _quantize(model: onnx.ModelProto, form: str) -> tuple[str, onnx.ModelProto]:
     return form, file
 
 
-def write(folder: Path, form: str) -> None:
+def write_networks(folder: Path, form: str) -> None:
     """Write the quantized files of the networks, and of MobileNetV3 if torchvision is there."""
     folder.mkdir(parents=True, exist_ok=True)
     builders = dict(networks.NETWORKS)
@@ -156,45 +156,30 @@ def write(folder: Path, form: str) -> None:
         print(path)
 
 
-def run(names: Sequence[str], form: str) -> Iterator[Outcome]:
-    """Compare the families whose names are given."""
-    for name in names:
-        # torch prints what it exports, and the quantizer logs each tensor that it leaves in float.
-        with contextlib.redirect_stdout(None), _without_warnings():
-            outcome = compare(name, lambda name=name: export(name), form)  # type: ignore[misc]
-        yield outcome
-
-
 @contextlib.contextmanager
-def _without_warnings() -> Iterator[None]:
+def _quietly() -> Iterator[None]:
+    """Hide what torch prints, and the quantizer's warnings of tensors that stay in float."""
     logging.disable(logging.WARNING)
     try:
-        yield
+        with contextlib.redirect_stdout(None):
+            yield
     finally:
         logging.disable(logging.NOTSET)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 2 where packages are missing."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.families", description=__doc__)
-    parser.add_argument("--names", default="", metavar="REGEX", help="only names that match")
-    parser.add_argument("--form", default="qoperator", choices=networks.FORMS)
-    parser.add_argument("--write", type=Path, metavar="FOLDER", help="write the networks' files")
-    options = parser.parse_args(arguments)
-    if options.write:
-        write(options.write, options.form)
-        return 0
+def run(only: str, form: str, write: Path | None) -> None:
+    """Compare the classifiers, or write files; exits with 2 if packages are missing."""
+    if write:
+        return write_networks(write, form)
     if absent := missing():
         print(f"missing: {', '.join(absent)}; nothing is compared")
-        return 2
-    names = [name for name in FAMILIES if re.search(options.names, name)]
+        raise SystemExit(2)
+    names = [name for name in FAMILIES if re.search(only, name)]
     failed = 0
-    for outcome in run(names, options.form):
+    for name in names:
+        with _quietly():
+            outcome = compare(name, functools.partial(export, name), form)
         print(outcome, flush=True)
         failed += not outcome.is_good
     print(f"{len(names)} families, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(1 if failed else 0)

@@ -1,19 +1,23 @@
 """Products, sums, pools, lookups and dynamic quantization against ONNX Runtime, on a CPU."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
 from typing import Any
 
+import jax
 import numpy as np
 from onnx import helper
 
 import dmlax
 from benchmarks import onnx_peer, timing
-from benchmarks.report import Report, Target, tracked
+from benchmarks.options import ONLY, REPEATS
+from benchmarks.report import Report, tracked
 from benchmarks.works import Work, measure
 from dmlax._core.requantize import Arithmetic
 
+OPTIONS = (ONLY, REPEATS)
 _INPUT, _ADDEND, _OUTPUT = (np.float32(scale) for scale in (0.0371, 0.0213, 0.0457))
 _ZERO_POINT, _OUTPUT_ZERO_POINT = np.uint8(117), np.uint8(121)
 _BATCHES = (1, 8)
@@ -32,19 +36,19 @@ _LIMITS = {
 }
 
 
-def run(repeats: int, pattern: Callable[[str], Any]) -> Report | None:
+def run(only: str, repeats: int) -> Iterator[Report]:
     """Check, then time, every operator whose name matches."""
-    works = [work for work in _works() if pattern(work.operator)]
+    works = [work for work in _works() if re.search(only, work.operator)]
     if not works:
-        return None
+        return
     timing.keep_freed_memory()
     report, _, overhead = onnx_peer.begin_report("family", repeats)
     for work in tracked(works, report.name):
         report.rows.append(measure(work, repeats, overhead))
     for name in dict.fromkeys(work.operator for work in works):
         ratios = report.column("ratio", operator=name)
-        report.targets.append(Target(f"{name}: largest ratio to ORT", max(ratios), _LIMITS[name]))
-    return report
+        report.add_target(f"{name}: largest ratio to ORT", max(ratios), _LIMITS[name])
+    yield report
 
 
 # Works -----------------------------------------------------------------------------------------
@@ -69,30 +73,29 @@ def _works() -> Iterator[Work]:
 _ARITHMETICS: tuple[Arithmetic, ...] = ("exact", "float32")
 
 
-def _draw(*shape: int, bits: int = 8, dtype: Any = np.uint8) -> np.ndarray:
-    """Integers of some bits, the same on every run."""
+def _draw(*shape: int, bits: int = 8, dtype: type[np.integer] = np.uint8) -> np.ndarray:
+    """Draw integers of `bits` bits, the same on every run."""
     low = 0 if dtype is np.uint8 else -(2 ** (bits - 1))
     return np.random.default_rng(0).integers(low, low + 2**bits, shape, dtype)
 
 
 def _factors(batch: int, rows: int, depth: int, columns: int) -> dict[str, Any]:
-    """A matrix that is a weight, or two of a batch; 7 bits, that the peer saturates nowhere."""
+    """A matrix and a weight, or a batch of both. 7 bits keep ONNX Runtime from saturating."""
     many = (batch,) if batch > 1 else ()
     b = _draw(*many, depth, columns, bits=7, dtype=np.int8)
     return {
         "size": "x".join(map(str, (*many, rows, depth, columns))),
         "input": _draw(*many, rows, depth),
         "operand": b if many else dmlax.prepare_matrix(b, packing="auto"),
-        "given": ("b",) if many else (),
+        "fed": ("b",) if many else (),
         "operands": {"b": b},
     }
 
 
 def _integer_product(*shape: int) -> Work:
     factors = _factors(*shape)
-    zeros = {"a_zero": _ZERO_POINT, "b_zero": np.int8(0)}
+    operands = factors.pop("operands") | {"a_zero": _ZERO_POINT, "b_zero": np.int8(0)}
     call = partial(dmlax.matrix_multiply_integer, a_zero_point=_ZERO_POINT)
-    operands = factors.pop("operands") | zeros
     return Work("MatMulInteger", arithmetic=None, call=call, operands=operands, **factors)
 
 
@@ -108,20 +111,30 @@ def _product(batch: int, rows: int, depth: int, columns: int, arithmetic: Arithm
         output_zero_point=_OUTPUT_ZERO_POINT,
         arithmetic=arithmetic,
     )
-    operands = {
-        "a_scale": _INPUT,
-        "a_zero": _ZERO_POINT,
-        **factors.pop("operands"),
-        "b_scale": _ADDEND,
-        "b_zero": np.int8(0),
-        "y_scale": output,
-        "y_zero": _OUTPUT_ZERO_POINT,
-    }
+    operands = _two_operands(factors.pop("operands")["b"], np.int8(0), output)
     return Work("QLinearMatMul", arithmetic=arithmetic, call=call, operands=operands, **factors)
 
 
+def _two_operands(b: np.ndarray, b_zero: np.generic, output: np.generic) -> dict[str, Any]:
+    """ONNX's operands after the first, of an operator of two quantized tensors."""
+    return {
+        "a_scale": _INPUT,
+        "a_zero": _ZERO_POINT,
+        "b": b,
+        "b_scale": _ADDEND,
+        "b_zero": b_zero,
+        "y_scale": output,
+        "y_zero": _OUTPUT_ZERO_POINT,
+    }
+
+
 def _binary(
-    operator: str, function: Any, a: np.ndarray, b: np.ndarray, output: Any, arithmetic: Arithmetic
+    operator: str,
+    function: Callable[..., jax.Array],
+    a: np.ndarray,
+    b: np.ndarray,
+    output: np.float32,
+    arithmetic: Arithmetic,
 ) -> Work:
     call = partial(
         function,
@@ -133,18 +146,13 @@ def _binary(
         output_zero_point=_OUTPUT_ZERO_POINT,
         arithmetic=arithmetic,
     )
-    operands = {
-        "a_scale": _INPUT,
-        "a_zero": _ZERO_POINT,
-        "b": b,
-        "b_scale": _ADDEND,
-        "b_zero": _ZERO_POINT,
-        "y_scale": output,
-        "y_zero": _OUTPUT_ZERO_POINT,
-    }
-    size = "x".join(map(str, a.shape))
+    operands = _two_operands(b, _ZERO_POINT, output)
     domain = onnx_peer.OWN_DOMAIN
-    return Work(operator, size, arithmetic, call, a, operands, b, given=("b",), domain=domain)
+    return Work(operator, _size(a), arithmetic, call, a, operands, b, fed=("b",), domain=domain)
+
+
+def _size(x: np.ndarray) -> str:
+    return "x".join(map(str, x.shape))
 
 
 def _sum(batch: int, channels: int, size: int, arithmetic: Arithmetic) -> Work:
@@ -154,7 +162,7 @@ def _sum(batch: int, channels: int, size: int, arithmetic: Arithmetic) -> Work:
 
 
 def _multiply(batch: int, channels: int, size: int, arithmetic: Arithmetic) -> Work:
-    """An image times a factor for each channel, as squeeze and excitation have it."""
+    """An image times a factor for every channel, as in squeeze and excitation."""
     a, b = _draw(batch, channels, size, size), _draw(batch, channels, 1, 1)
     output = np.float32(0.0813)
     multiply = dmlax.element_wise_quantized_linear_multiply
@@ -165,7 +173,7 @@ def _lookup(batch: int, channels: int, size: int) -> Work:
     x = _draw(batch, channels, size, size)
     return Work(
         "QLinearSigmoid",
-        "x".join(map(str, x.shape)),
+        _size(x),
         None,
         dmlax.quantized_lookup,
         x,
@@ -176,13 +184,18 @@ def _lookup(batch: int, channels: int, size: int) -> Work:
 
 
 def _sigmoid() -> dict[str, Any]:
-    output = {"y_scale": np.float32(1 / 256), "y_zero": np.uint8(0)}
-    return {"x_scale": _INPUT, "x_zero": _ZERO_POINT} | output
+    return _one_operand(np.float32(1 / 256), np.uint8(0))
+
+
+def _one_operand(scale: np.float32, zero_point: np.uint8) -> dict[str, Any]:
+    """ONNX's operands after the first, of an operator of one quantized tensor."""
+    output = {"y_scale": scale, "y_zero": zero_point}
+    return {"x_scale": _INPUT, "x_zero": _ZERO_POINT, **output}
 
 
 @cache
 def _sigmoid_table() -> np.ndarray:
-    """The peer's results of all bytes."""
+    """ONNX Runtime's results of all bytes."""
     inputs = {"x": np.arange(256, dtype=np.uint8)}
     node = helper.make_node(
         "QLinearSigmoid", ["x", *_sigmoid()], ["y"], domain=onnx_peer.OWN_DOMAIN
@@ -196,9 +209,9 @@ def _sigmoid_table() -> np.ndarray:
 def _average(batch: int, layout: str, arithmetic: Arithmetic) -> Work:
     channels, size = _SUM_SHAPES[-1]
     is_last = layout == "NHWC"
-    shape = (size, size, channels) if is_last else (channels, size, size)
+    x = _draw(batch, *((size, size, channels) if is_last else (channels, size, size)))
 
-    def call(x: Any, _: Any, **options: Any) -> Any:
+    def call(x: jax.Array, _: None, **options: Any) -> jax.Array:
         return dmlax.quantized_linear_global_average_pooling(
             x,
             input_scale=_INPUT,
@@ -212,16 +225,11 @@ def _average(batch: int, layout: str, arithmetic: Arithmetic) -> Work:
 
     return Work(
         "QLinearGlobalAveragePool",
-        f"{layout} {'x'.join(map(str, (batch, *shape)))}",
+        f"{layout} {_size(x)}",
         arithmetic,
         call,
-        _draw(batch, *shape),
-        {
-            "x_scale": _INPUT,
-            "x_zero": _ZERO_POINT,
-            "y_scale": _OUTPUT,
-            "y_zero": _OUTPUT_ZERO_POINT,
-        },
+        x,
+        _one_operand(_OUTPUT, _OUTPUT_ZERO_POINT),
         domain=onnx_peer.OWN_DOMAIN,
         attributes={"channels_last": int(is_last)},
     )
@@ -230,20 +238,19 @@ def _average(batch: int, layout: str, arithmetic: Arithmetic) -> Work:
 def _maximum(batch: int) -> Work:
     x = _draw(batch, 64, 112, 112)
 
-    def call(x: Any, _: Any, **options: Any) -> Any:
+    def call(x: jax.Array, _: None, **options: Any) -> jax.Array:
         return dmlax.max_pooling(
             x, window_size=3, strides=2, start_padding=1, end_padding=1, **options
         )
 
     attributes = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
-    size = "x".join(map(str, x.shape))
-    return Work("MaxPool", size, None, call, x, {}, attributes=attributes)
+    return Work("MaxPool", _size(x), None, call, x, {}, attributes=attributes)
 
 
 def _dynamic(size: int, arithmetic: Arithmetic) -> Work:
     x = np.random.default_rng(0).normal(0.3, 2, size).astype(np.float32)
 
-    def call(x: Any, _: Any, **options: Any) -> Any:
+    def call(x: jax.Array, _: None, **options: Any) -> dmlax.DynamicQuantizeLinear:
         return dmlax.dynamic_quantize_linear(x, arithmetic=arithmetic, **options)
 
     name = "DynamicQuantizeLinear"

@@ -1,20 +1,18 @@
-"""Bounds of the convolutions on an attached GPU, each beside its time: bytes, products, latency.
-
-    python -m benchmarks.gpu_bounds
+"""Lower bounds of the convolutions on an attached GPU, beside their times.
 
 The layers of layers.json alone, and the kernels of ResNet-50's file by their shapes. A kernel takes
-at least what an empty one takes and its bytes at a copy's speed. It also takes at least as long as
-one tile, which has the GPU to itself, and the products of the other tiles that the busiest
-multiprocessor makes, at its share of the rate of a product of 8192^3. `copied MB` are what all
+at least the time of an empty one and its bytes at a copy's speed. It also takes at least the time
+of one tile that has the GPU to itself, and of the products of the other tiles that the busiest
+multiprocessor makes, at its share of the rate of a product of 8192^3. `copied MB` counts what all
 blocks copy to their shared memory, most of it from the second cache. Where windows slide, rows are
-those of the padded images, and their one tile is of a row of outputs without padding.
+those of the padded images, and the one tile is a row of outputs without padding.
 """
 
-import argparse
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -22,31 +20,36 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
+import onnx
 
+import dmlax
 import dmlax.onnx
-from benchmarks import cases, device_timing, gpu_models, networks, report
+from benchmarks import cases, gpu, gpu_convolution_add, gpu_models
+from benchmarks.options import BATCH, option
+from benchmarks.report import Report, Row
+from dmlax._compile import compile_kernels
+from dmlax._convolution.api import QUANTIZED
+from dmlax._convolution.cuda import kernel as convolution
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.cuda.space_to_depth import ChannelTransform
-from dmlax._core.dispatch import Bind
-from dmlax._cuda import capability
+from dmlax._cuda import capability, launch, tuning
+from dmlax._cuda.gemm import keeps_right
+from dmlax._cuda.tile import GemmProblem, Schedule, Sliding, Tile, choose_tile, count_tiles
+from zoo import networks
 
-BATCHES = (32, 128)
-MODEL_BATCHES = (8, 32, 128)
-LAYOUT = ("NHWC", "OIHW", "NHWC")
-SIDE = 8  # of the outputs of one tile
-SUMMED = "us", "bytes us", "copied MB", "one tile us", "other tiles us", "bound us"  # of a model
-SUM: dict[str, Any] = {
-    "addend_scale": np.float32(0.0123),
-    "addend_zero_point": np.uint8(117),
-    "sum_scale": np.float32(0.0371),
-    "sum_zero_point": np.uint8(121),
-}
+OPTIONS = (
+    gpu.FILES,
+    BATCH.with_default((32, 128)),
+    option("--model-batch", type=int, nargs="*", default=(8, 32, 128), help="of ResNet-50's file"),
+)
+_SIDE = 8  # of the outputs of one tile
+_SUMMED = "us", "bytes us", "copied MB", "one tile us", "other tiles us", "bound us"  # of a model
 _ARRAY = re.compile(r"\b[a-z]+\d+\[([\d,]*)\]")
 _CALL = re.compile(
     r"^\s*\S+ = (?P<outputs>.*?) custom-call\(.*?"
     r"operand_layout_constraints={(?P<operands>.*?)}, api_version.*?/dmlax_convolution/"
 )
+Key = tuple[int, int, int, bool]  # pixels, channels, depth, whether a residual is added
 
 
 class Kernel(NamedTuple):
@@ -61,34 +64,31 @@ class Kernel(NamedTuple):
     adds: bool
     arithmetic: str
 
-
-def main() -> None:
-    """Print and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=Path, help="folder of quantized files to use or write")
-    parser.add_argument("--batch", type=int, nargs="*", default=BATCHES, help="of the layers")
-    parser.add_argument("--model-batch", type=int, nargs="*", default=MODEL_BATCHES)
-    options = parser.parse_args()
-    facts = report.environment() | device_timing.ceilings()
-    facts |= {"empty_kernel_us": _empty_us(), "times": device_timing.TIMES}
-    chip = report.chip_of(facts)
-    layers = report.Report(f"bounds of layers alone on an {chip}")
-    layers.rows = [row for batch in options.batch for row in _layers(batch, facts)]
-    model = report.Report(f"bounds of ResNet-50's convolutions on an {chip}")
-    file = gpu_models.quantized_file("resnet50", options.files)
-    model.rows = [row for batch in options.model_batch for row in _model(file, batch, facts)]
-    for each in (layers, model):
-        each.show(Console())
-    report.write_of_gpu("bounds", [layers, model], facts)
+    @property
+    def key(self) -> Key:
+        """What tells the matrix products of a program apart."""
+        return self.pixels, self.channels, self.depth, self.adds
 
 
-def _layers(batch: int, facts: report.Row) -> Iterator[report.Row]:
+def run(files: Path | None, batch: Sequence[int], model_batch: Sequence[int]) -> Iterator[Report]:
+    """The tables of the layers and of the model."""
+    facts = gpu.facts() | {"empty_kernel_us": _empty_us()}
+    layers = gpu.report_of("bounds of layers alone", facts)
+    layers.rows = [row for size in batch for row in _layers(size, facts)]
+    yield layers
+    model = gpu.report_of("bounds of ResNet-50's convolutions", facts)
+    file = gpu_models.quantized_file("resnet50", files)
+    model.rows = [row for size in model_batch for row in _model(file, size, facts)]
+    yield model
+
+
+def _layers(batch: int, facts: Row) -> Iterator[Row]:
     for layer in cases.layers(""):
         if layer.groups > 1:
             continue
         problem = cases.Problem.of(layer, batch, "NHWC")
-        given = jax.device_put((problem.x, problem.filter()))
-        plan: Any = problem.call(*given, implementation=Bind(plan=True))[0]
+        operands = jax.device_put((problem.x, problem.filter()))
+        plan, _ = QUANTIZED.plan(*operands, problem.bias, **problem.parameters)
         target = ChannelTransform.of(ConvProblem.of(plan)).target
         kernel = Kernel(
             target.output_pixels,
@@ -100,75 +100,56 @@ def _layers(batch: int, facts: report.Row) -> Iterator[report.Row]:
             adds=False,
             arithmetic="exact",
         )
-        call = problem.jitted(implementation="mosaic_gpu")
-        us = 1e3 * device_timing.jax_ms(call, *given)
-        bounds = _bounds(kernel, _product_of(target), us, facts)
+        us = 1e3 * gpu.jax_ms(problem.jitted(implementation="mosaic_gpu"), *operands)
+        bounds = _bounds(kernel, convolution.product_of(target), us, facts)
         yield {"layer": layer.name, "batch": batch, "us": us} | bounds
 
 
-def _model(file: Any, batch: int, facts: report.Row) -> Iterator[report.Row]:
-    """Kernels of the same shape together, then all."""
+def _model(file: onnx.ModelProto, batch: int, facts: Row) -> Iterator[Row]:
+    """A row for the kernels of a shape, then one for all."""
     model = dmlax.onnx.load(file, arithmetic="float32")
-    given = jax.device_put(networks.draw_inputs(file, batch, seed=1))
+    operands = jax.device_put((model.params, networks.draw_inputs(file, batch, seed=1)))
     call = jax.jit(model.apply)
-    program, products = _compile(call, model.params, given)
-    times = [
-        1e3 * ms
-        for name, ms in device_timing.jax_kernels(call, model.params, given)
-        if gpu_models.CONVOLUTIONS.search(name)
-    ]
-    found: dict[Kernel, list[float]] = {}
+    program, products = _compile(call, *operands)
+    names_and_times = gpu.jax_kernels(call, *operands)
+    times = [1e3 * ms for name, ms in names_and_times if gpu_models.CONVOLUTIONS.search(name)]
+    times_of: dict[Kernel, list[float]] = defaultdict(list)
     for kernel, us in zip(kernels_of(program), times, strict=True):
-        found.setdefault(kernel, []).append(us)
-    total: report.Row = {"batch": batch, "kernels": len(times), "sum": ""}
-    total |= dict.fromkeys(SUMMED, 0.0)
-    for kernel, each in found.items():
-        us = sum(each) / len(each)
-        row = {"batch": batch, "kernels": len(each), "sum": kernel.adds, "us": us}
-        row |= _bounds(kernel, products[_key(kernel)], us, facts)
-        total |= {name: total[name] + len(each) * row[name] for name in SUMMED}
+        times_of[kernel].append(us)
+    total: Row = {"batch": batch, "kernels": len(times), "sum": ""} | dict.fromkeys(_SUMMED, 0.0)
+    for kernel, same in times_of.items():
+        us = sum(same) / len(same)
+        row = {"batch": batch, "kernels": len(same), "sum": kernel.adds, "us": us}
+        row |= _bounds(kernel, products[kernel.key], us, facts)
+        total |= {name: total[name] + len(same) * row[name] for name in _SUMMED}
         yield row
     yield {name: total.get(name, "") for name in row} | {"of it": total["bound us"] / total["us"]}
 
 
-def _compile(call: Any, *operands: Any) -> tuple[str, dict[Any, Any]]:
+def _compile(call: Any, *operands: Any) -> tuple[str, dict[Key, GemmProblem]]:
     """The text of the compiled program, and the matrix products of its convolutions."""
-    from dmlax._convolution.cuda import kernel as convolution
-    from dmlax._cuda.kernels_of_program import compile_kernels
-
     products, product_of = {}, convolution.product_of
 
-    def recorded(problem: ConvProblem) -> Any:
-        found = product_of(problem)
-        key = problem.output_pixels, problem.output_channels, problem.depth, found.adds
-        products[key] = found
-        return found
+    def recorded(problem: ConvProblem) -> GemmProblem:
+        product = product_of(problem)
+        key = problem.output_pixels, problem.output_channels, problem.depth, product.adds
+        products[key] = product
+        return product
 
-    jax.clear_caches()  # else a layer that was lowered before is not recorded
+    jax.clear_caches()  # else a layer in the cache is not recorded
     with mock.patch.object(convolution, "product_of", recorded):
         lowered = call.lower(*operands)
     compile_kernels(lowered)
     return str(lowered.compile().as_text()), products
 
 
-def _key(kernel: Kernel) -> tuple[int, int, int, bool]:
-    return kernel.pixels, kernel.channels, kernel.depth, kernel.adds
-
-
-def _product_of(problem: ConvProblem) -> Any:
-    """The matrix product of a convolution."""
-    from dmlax._convolution.cuda.kernel import product_of
-
-    return product_of(problem)
-
-
 def kernels_of(program: str) -> Iterator[Kernel]:
     """The convolutions of a compiled program, in its order."""
     for line in program.splitlines():
-        if not (found := _CALL.match(line)):
+        if not (match := _CALL.match(line)):
             continue
-        (pixels, channels), *_ = _sizes(found["outputs"])
-        operands = [math.prod(sizes) for sizes in _sizes(found["operands"])]
+        (pixels, channels), *_ = _sizes(match["outputs"])
+        operands = [math.prod(sizes) for sizes in _sizes(match["operands"])]
         depth = operands[1] // channels
         yield Kernel(
             pixels,
@@ -183,34 +164,30 @@ def kernels_of(program: str) -> Iterator[Kernel]:
 
 
 def _sizes(types: str) -> list[tuple[int, ...]]:
-    """The sizes of each array that a text names."""
+    """The sizes of every array that a text names."""
     return [tuple(map(int, filter(None, x.split(",")))) for x in _ARRAY.findall(types)]
 
 
-def _bounds(kernel: Kernel, problem: Any, us: float, facts: report.Row) -> report.Row:
+def _bounds(kernel: Kernel, problem: GemmProblem, us: float, facts: Row) -> Row:
     """Compute the columns of a kernel, a matrix product, that takes `us` microseconds."""
-    from dmlax._cuda.gemm import keeps_right
-    from dmlax._cuda.tile import Schedule, choose_tile, count_tiles
-
     multiprocessors = capability.multiprocessors()
-    sizes = kernel.pixels, kernel.channels, kernel.depth
     tile = choose_tile(problem, multiprocessors)
     tiles = count_tiles(problem, tile)
     others = -(-tiles // multiprocessors) - 1
-    schedule = Schedule.of(problem, tile, multiprocessors)
-    rights = schedule.blocks if keeps_right(schedule) else tiles
-    copied = tiles * _left_bytes(problem, tile) + rights * tile.columns * kernel.depth
-    copied += tiles * tile.rows * tile.columns * kernel.adds
     products = others * multiprocessors * tile.rows * tile.columns * kernel.depth
-    one_us = _one_tile_us(tile, kernel._replace(pixels=0, channels=0, bytes=0), problem.sliding)
+    single = kernel._replace(pixels=0, channels=0, bytes=0)
+    one_us = _one_tile_us(tile, single, problem.sliding)
     others_us = 2e-6 * products / facts["int8_top_per_s"]
     bytes_us = 1e-3 * kernel.bytes / facts["copy_gb_per_s"] + facts["empty_kernel_us"]
     bound = max(bytes_us, one_us + others_us)
-    return dict(zip(("pixels", "channels", "depth"), sizes, strict=True)) | {
+    return {
+        "pixels": kernel.pixels,
+        "channels": kernel.channels,
+        "depth": kernel.depth,
         "tile": f"{tile.rows} x {tile.columns}",
         "tiles": tiles,
         "bytes us": bytes_us,
-        "copied MB": 1e-6 * copied,
+        "copied MB": 1e-6 * _copied(kernel, problem, tile, tiles, multiprocessors),
         "one tile us": one_us,
         "other tiles us": others_us,
         "bound us": bound,
@@ -218,29 +195,34 @@ def _bounds(kernel: Kernel, problem: Any, us: float, facts: report.Row) -> repor
     }
 
 
-def _left_bytes(problem: Any, tile: Any) -> int:
-    """Bytes that a tile copies of the input."""
+def _copied(
+    kernel: Kernel, problem: GemmProblem, tile: Tile, tiles: int, multiprocessors: int
+) -> int:
+    """Bytes that all blocks copy to their shared memory."""
+    schedule = Schedule.of(problem, tile, multiprocessors)
+    rights = schedule.blocks if keeps_right(schedule) else tiles
     if sliding := problem.sliding:
-        return int((tile.rows + sliding.pixels_beyond) * sliding.pixel_bytes)
-    return int(tile.rows * problem.depth)
+        left = (tile.rows + sliding.pixels_beyond) * sliding.pixel_bytes
+    else:
+        left = tile.rows * problem.depth
+    addend = tile.rows * tile.columns * kernel.adds
+    return tiles * (left + addend) + rights * tile.columns * kernel.depth
 
 
 @functools.cache
-def _one_tile_us(tile: Any, kernel: Kernel, sliding: Any) -> float:
-    """Time a kernel that makes one tile, or those of one row of outputs where windows slide."""
-    from dmlax._convolution.cuda import kernel as convolution
-    from dmlax._convolution.cuda import sliding as windows
-
+def _one_tile_us(tile: Tile, kernel: Kernel, sliding: Sliding | None) -> float:
+    """Time a kernel of one tile; where windows slide, of the tiles of one row of outputs."""
+    fewest = 0 if sliding else tuning.FEWEST_SLIDING_PIXELS
     with (
         mock.patch.object(convolution, "choose_tile", return_value=tile),
-        mock.patch.object(windows, "_FEWEST_PIXELS", 0 if sliding else windows._FEWEST_PIXELS),
+        mock.patch.object(tuning, "FEWEST_SLIDING_PIXELS", fewest),
     ):
-        call, given = _one_row(tile, sliding) if sliding else _one_tile(tile, kernel)
+        call, operands = _one_row(tile, sliding) if sliding else _one_tile(tile, kernel)
         call = functools.partial(call, arithmetic=kernel.arithmetic, implementation="mosaic_gpu")
-        return 1e3 * device_timing.jax_ms(jax.jit(call), *jax.device_put(given))
+        return 1e3 * gpu.jax_ms(jax.jit(call), *jax.device_put(operands))
 
 
-def _one_row(tile: Any, sliding: Any) -> tuple[Any, list[Any]]:
+def _one_row(tile: Tile, sliding: Sliding) -> tuple[Callable[..., jax.Array], list[Any]]:
     """A convolution whose windows slide over one image, and its operands."""
     rng = np.random.default_rng(0)
     shape = (1, sliding.taps[0], sliding.width, sliding.pixel_bytes)
@@ -253,43 +235,38 @@ def _one_row(tile: Any, sliding: Any) -> tuple[Any, list[Any]]:
         output_scale=np.float32(1),
         input_zero_point=cases.INPUT_ZERO_POINT,
         output_zero_point=cases.OUTPUT_ZERO_POINT,
-        dimension_numbers=LAYOUT,
+        dimension_numbers=gpu.NHWC,
     )
-    return call, [x, dmlax.prepare_filter(w, dimension_numbers=LAYOUT)]
+    return call, [x, dmlax.prepare_filter(w, dimension_numbers=gpu.NHWC)]
 
 
-def _one_tile(tile: Any, kernel: Kernel) -> tuple[Any, list[Any]]:
+def _one_tile(tile: Tile, kernel: Kernel) -> tuple[Callable[..., jax.Array], list[Any]]:
     """A convolution that fills one tile, and its operands."""
-    channels, side = kernel.depth // kernel.size**2, SIDE * kernel.stride
+    channels, side = kernel.depth // kernel.size**2, _SIDE * kernel.stride
     layer = cases.Layer(
         *("tile", channels, side, tile.columns, kernel.size, kernel.stride, kernel.size // 2, 1)
     )
-    problem = cases.Problem.of(layer, tile.rows // SIDE**2, "NHWC")
-    given: list[Any] = [problem.x, problem.filter()]
-    call: Any = problem.call
-    if kernel.adds:
-        given.append(np.zeros((tile.rows // SIDE**2, SIDE, SIDE, tile.columns), np.uint8))
-        call = functools.partial(_with_sum, problem)
-    return call, given
+    problem = cases.Problem.of(layer, tile.rows // _SIDE**2, "NHWC")
+    operands: list[Any] = [problem.x, problem.filter()]
+    if not kernel.adds:
+        return problem.call, operands
+    addend = np.zeros((tile.rows // _SIDE**2, _SIDE, _SIDE, tile.columns), np.uint8)
+    return functools.partial(_with_sum, problem), [*operands, addend]
 
 
-def _with_sum(problem: cases.Problem, x: Any, filter: Any, addend: Any, **options: Any) -> Any:
-    return dmlax.quantized_linear_convolution_add(
-        *(x, filter, problem.bias, addend),
-        input_scale=cases.INPUT_SCALE,
-        filter_scale=problem.filter_scale,
-        output_scale=problem.output_scale,
-        input_zero_point=cases.INPUT_ZERO_POINT,
-        output_zero_point=cases.OUTPUT_ZERO_POINT,
-        dimension_numbers=LAYOUT,
-        **SUM,
-        **options,
-    )
+def _with_sum(
+    problem: cases.Problem,
+    x: jax.Array,
+    filter: dmlax.PreparedFilter,
+    addend: jax.Array,
+    **options: Any,
+) -> jax.Array:
+    parameters = problem.parameters | gpu_convolution_add.SUM | options
+    return dmlax.quantized_linear_convolution_add(x, filter, problem.bias, addend, **parameters)
 
 
 def _empty_us() -> float:
     """Time a kernel whose threads do nothing."""
-    from dmlax._cuda import launch
 
     def empty(x: jax.Array) -> jax.Array:
         return launch.launch(
@@ -302,8 +279,4 @@ def _empty_us() -> float:
             shared_words=1024,
         )[0]
 
-    return 1e3 * device_timing.jax_ms(jax.jit(empty), jnp.zeros(1, jnp.uint32))
-
-
-if __name__ == "__main__":
-    main()
+    return 1e3 * gpu.jax_ms(jax.jit(empty), jnp.zeros(1, jnp.uint32))

@@ -1,125 +1,133 @@
 """Device times of convolutions with a fused addend on an attached GPU, and their table.
 
-    python -m benchmarks.gpu_convolution_add
-
-The layers are those of ResNet-50 that a residual is added to, at batch 128. A bound is the time of
-the convolution alone, plus the addend's bytes at the speed of a copy. Writes results/.
+The layers are the ones of ResNet-50 that a residual is added to, at batch 128. A bound is the time
+of the convolution alone, plus the addend's bytes at the speed of a copy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
 
 import dmlax
-from benchmarks import device_timing, report
+from benchmarks import gpu
+from benchmarks.cases import Filter
+from benchmarks.report import Report, Row
 
-BATCH = 128
-LAYERS = {  # the side, the channels and the output channels
+OPTIONS = ()
+_BATCH = 128
+_LAYERS = {  # the side, the channels and the output channels
     "res2": (56, 64, 256),
     "res3": (28, 128, 512),
     "res4": (14, 256, 1024),
     "res5": (7, 512, 2048),
 }
-CACHE = 60e6  # bytes of the second cache
-CALLS = 20  # in one program, of a layer that it could hold
-OVER_BOUND = 1.1
-LAYOUT = ("NHWC", "OIHW", "NHWC")
-ARITHMETICS = ("exact", "float32")
+_CACHE = 60e6  # bytes of the second cache
+_CALLS = 20  # in one program, if the second cache could hold the layer
+_OVER_BOUND = 1.1
+SUM: dict[str, Any] = {
+    "addend_scale": 0.0123,
+    "addend_zero_point": np.uint8(117),
+    "sum_scale": 0.0371,
+    "sum_zero_point": np.uint8(121),
+}
 
 
-def main() -> None:
+def run() -> list[Report]:
     """Compare and time every layer by both arithmetics."""
-    ceilings = device_timing.ceilings()
-    environment = report.environment()
-    found = report.Report(f"convolution and addend on an {report.chip_of(environment)}")
-    for name in LAYERS:
-        for arithmetic in ARITHMETICS:
-            found.rows.append(
-                {"layer": name, "arithmetic": arithmetic}
-                | _row(name, arithmetic, ceilings["copy_gb_per_s"])
-            )
-    for row in found.rows:
-        what = f"{row['layer']}, {row['arithmetic']}: over its bound"
-        found.targets.append(report.Target(what, row["over bound"], OVER_BOUND))
-    found.show(Console())
-    facts = environment | ceilings | {"times": device_timing.TIMES}
-    report.write_of_gpu("convolution-add", [found], facts)
+    facts = gpu.facts()
+    table = gpu.report_of("convolution and addend", facts)
+    for name in _LAYERS:
+        for arithmetic in ("exact", "float32"):
+            row = _row(name, arithmetic, facts["copy_gb_per_s"])
+            table.rows.append(row)
+            what = f"{name}, {arithmetic}: over its bound"
+            table.add_target(what, row["over bound"], _OVER_BOUND)
+    return [table]
 
 
-def _row(name: str, arithmetic: str, speed: float) -> dict[str, Any]:
-    """Times of the fused kernel, of the convolution alone, and of it with XLA's sum after it."""
-    side, channels, outputs = LAYERS[name]
-    addend_bytes = BATCH * side * side * outputs
-    calls = 1 if addend_bytes > CACHE else CALLS
+@dataclass(frozen=True)
+class Sum:
+    """Functions of an image, an addend and a filter, by the keywords of the convolution."""
+
+    parameters: Mapping[str, Any]
+
+    def convolve(self, x: jax.Array, y: jax.Array, filter: Filter) -> jax.Array:
+        """The convolution alone."""
+        return dmlax.quantized_linear_convolution(
+            x, filter, **self.parameters, implementation="mosaic_gpu"
+        )
+
+    def fuse(self, x: jax.Array, y: jax.Array, filter: Filter, by: str = "mosaic_gpu") -> jax.Array:
+        """The convolution and the sum in one kernel."""
+        parameters = {**self.parameters, **SUM, "implementation": by}
+        return dmlax.quantized_linear_convolution_add(x, filter, None, y, **parameters)
+
+    def add_apart(self, x: jax.Array, y: jax.Array, filter: Filter) -> jax.Array:
+        """The convolution, and the sum by XLA."""
+        return dmlax.element_wise_quantized_linear_add(
+            self.convolve(x, y, filter),
+            y,
+            a_scale=self.parameters["output_scale"],
+            a_zero_point=self.parameters["output_zero_point"],
+            b_scale=SUM["addend_scale"],
+            b_zero_point=SUM["addend_zero_point"],
+            output_scale=SUM["sum_scale"],
+            output_zero_point=SUM["sum_zero_point"],
+            arithmetic=self.parameters["arithmetic"],
+        )
+
+
+def _row(name: str, arithmetic: str, speed: float) -> Row:
+    """Times of the fused kernel, of the convolution alone, and with XLA's sum after it."""
+    side, channels, outputs = _LAYERS[name]
+    addend_bytes = _BATCH * side * side * outputs
+    pairs, filter, sums = _draw(side, channels, outputs, arithmetic)
+    by_xla = jax.jit(partial(sums.fuse, by="xla"))
+    for output, pair in zip(_jitted(sums.fuse)(pairs, filter), pairs, strict=True):
+        gpu.assert_equal((output, by_xla(*pair, filter)), name)
+
+    def ms(function: Callable[..., jax.Array]) -> float:
+        return gpu.jax_ms(_jitted(function), pairs, filter) / len(pairs)
+
+    convolution, total = ms(sums.convolve), ms(sums.fuse)
+    addend_ms = 1e-6 * addend_bytes / speed
+    return {
+        "layer": name,
+        "arithmetic": arithmetic,
+        "fused ms": total,
+        "convolution ms": convolution,
+        "addend ms at copy speed": addend_ms,
+        "over bound": total / (convolution + addend_ms),
+        "XLA's sum after it ms": ms(sums.add_apart),
+    }
+
+
+def _draw(
+    side: int, channels: int, outputs: int, arithmetic: str
+) -> tuple[list[tuple[jax.Array, jax.Array]], dmlax.PreparedFilter, Sum]:
+    """Images and addends of every call, the filter, and the functions of these."""
     rng = np.random.default_rng(side)
     w = rng.integers(-127, 128, (outputs, channels, 1, 1), np.int8)
-    filter = dmlax.prepare_filter(w, dimension_numbers=LAYOUT)
-    x = rng.integers(0, 256, (calls, BATCH, side, side, channels), np.uint8)
-    addend = rng.integers(0, 256, (calls, BATCH, side, side, outputs), np.uint8)
-    inputs, addends = (list(map(jax.device_put, each)) for each in (x, addend))
-    scales: dict[str, Any] = {
+    count = 1 if _BATCH * side * side * outputs > _CACHE else _CALLS
+    x = rng.integers(0, 256, (count, _BATCH, side, side, channels), np.uint8)
+    addend = rng.integers(0, 256, (count, _BATCH, side, side, outputs), np.uint8)
+    pairs = [(jax.device_put(image), jax.device_put(y)) for image, y in zip(x, addend, strict=True)]
+    parameters = {
         "input_scale": 0.02,
         "filter_scale": rng.uniform(0.005, 0.015, outputs).astype(np.float32),
         "output_scale": 0.02 * 0.01 * 74 * 74 * channels**0.5 / 60,
         "input_zero_point": np.uint8(120),
         "output_zero_point": np.uint8(128),
-        "dimension_numbers": LAYOUT,
+        "dimension_numbers": gpu.NHWC,
         "arithmetic": arithmetic,
     }
-    sums: dict[str, Any] = {
-        "addend_scale": 0.0123,
-        "addend_zero_point": np.uint8(117),
-        "sum_scale": 0.0371,
-        "sum_zero_point": np.uint8(121),
-    }
-    alone = partial(dmlax.quantized_linear_convolution, **scales, implementation="mosaic_gpu")
-    fused = partial(dmlax.quantized_linear_convolution_add, **scales, **sums)
-
-    def convolve(inputs: Any, addends: Any, filter: Any) -> Any:
-        return [alone(x, filter) for x in inputs]
-
-    def convolve_and_add(implementation: str, inputs: Any, addends: Any, filter: Any) -> Any:
-        call = partial(fused, implementation=implementation)
-        return [call(x, filter, None, y) for x, y in zip(inputs, addends, strict=True)]
-
-    def add_apart(inputs: Any, addends: Any, filter: Any) -> Any:
-        return [
-            dmlax.element_wise_quantized_linear_add(
-                *(alone(x, filter), y),
-                a_scale=scales["output_scale"],
-                a_zero_point=scales["output_zero_point"],
-                b_scale=sums["addend_scale"],
-                b_zero_point=sums["addend_zero_point"],
-                output_scale=sums["sum_scale"],
-                output_zero_point=sums["sum_zero_point"],
-                arithmetic=scales["arithmetic"],
-            )
-            for x, y in zip(inputs, addends, strict=True)
-        ]
-
-    in_kernel = partial(convolve_and_add, "mosaic_gpu")
-    by_xla = jax.jit(lambda x, filter, y: fused(x, filter, None, y, implementation="xla"))
-    got = jax.jit(in_kernel)(inputs, addends, filter)
-    for found, x, y in zip(got, inputs, addends, strict=True):
-        np.testing.assert_array_equal(found, by_xla(x, filter, y), strict=True)
-
-    def ms(call: Callable[..., Any]) -> float:
-        return device_timing.jax_ms(jax.jit(call), inputs, addends, filter) / calls
-
-    convolution, addend_ms = ms(convolve), 1e-6 * addend_bytes / speed
-    total = ms(in_kernel)
-    return {
-        "fused ms": total,
-        "convolution ms": convolution,
-        "addend ms at copy speed": addend_ms,
-        "over bound": total / (convolution + addend_ms),
-        "XLA's sum after it ms": ms(add_apart),
-    }
+    return pairs, dmlax.prepare_filter(w, dimension_numbers=gpu.NHWC), Sum(parameters)
 
 
-if __name__ == "__main__":
-    main()
+def _jitted(function: Callable[..., jax.Array]) -> Callable[..., list[jax.Array]]:
+    """A program of a call for every image."""
+    return jax.jit(lambda pairs, filter: [function(x, y, filter) for x, y in pairs])

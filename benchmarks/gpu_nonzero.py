@@ -1,120 +1,99 @@
 """Device times of nonzero_coordinates on an attached GPU, and the table that they make.
 
-    python -m benchmarks.gpu_nonzero > ours
-    python -m benchmarks.gpu_nonzero --peer > theirs
-    python -m benchmarks.gpu_nonzero --table ours theirs
+    python -m benchmarks gpu_nonzero > ours
+    python -m benchmarks gpu_nonzero --peer > theirs
+    python -m benchmarks gpu_nonzero --table ours theirs --json FILE
 
-The second are PyTorch's, in a process of their own: two profilers cannot share one. The third
-writes results/.
+The second command times PyTorch, in another process because two profilers cannot share one.
 """
 
-import argparse
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
 
 import dmlax
-from benchmarks import cases, device_timing, report
+from benchmarks import cases, gpu
+from benchmarks.options import ONLY
+from benchmarks.report import Report, Row, Target
 
-MOST = 2**26  # elements
-
-
-def main() -> None:
-    """Print a line of JSON for what is known beforehand, then one for each array."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer", action="store_true", help="time PyTorch")
-    parser.add_argument("--table", nargs=2, type=Path, help="files of what the others printed")
-    options = parser.parse_args()
-    if options.table:
-        return _write(*map(report.read_lines, options.table))
-    for row in (_peer if options.peer else _ours)():
-        print(json.dumps(row), flush=True)
+OPTIONS = (ONLY, gpu.PEER, gpu.TABLE)
+_MOST = 2**26  # elements
+_LEAST_OVER_TORCH = {16: 1, 20: 1, 22: 1.5, 24: 1.5, 26: 1.2}  # by the power of two of elements
 
 
-def _arrays() -> Iterator[tuple[str, np.ndarray]]:
-    return ((case.name, case.array()) for case in cases.arrays("", MOST))
+def run(only: str, peer: bool, table: Sequence[Path] | None) -> list[Report] | None:
+    """Print the lines of either library, or make the table."""
+    arrays = cases.arrays(only, _MOST)
+    ours, theirs = partial(_ours, arrays), partial(_peer, arrays)
+    return gpu.staged(ours, theirs, _tables, peer=peer, table=table)
 
 
-def _ours() -> Iterator[dict[str, Any]]:
+def _ours(arrays: Sequence[cases.Sparse]) -> Iterator[Row]:
     """Time both implementations, checked first."""
-    yield report.environment() | device_timing.ceilings()
-    for name, array in _arrays():
+    yield gpu.facts()
+    for case in arrays:
+        array = case.array()
         x, wanted = jax.device_put(array), np.argwhere(array)
-        row: dict[str, Any] = {"array": name}
+        row: Row = {"array": case.name}
         for implementation in ("mosaic_gpu", "xla"):
             call = jax.jit(partial(dmlax.nonzero_coordinates, implementation=implementation))
             count, rows = call(x)
-            found = np.asarray(rows)
-            good = int(count) == len(wanted) and np.array_equal(found[: len(wanted)], wanted)
-            if not good or found[len(wanted) :].any():
-                raise AssertionError(f"{implementation} is wrong on {name}")
-            row[f"{implementation}_ms"] = device_timing.jax_ms(call, x)
+            padded = np.zeros(rows.shape, np.uint32)
+            padded[: len(wanted)] = wanted
+            if int(count) != len(wanted) or not np.array_equal(rows, padded):
+                raise AssertionError(f"{implementation} is wrong on {case.name}")
+            row[f"{implementation}_ms"] = gpu.jax_ms(call, x)
         yield row
 
 
-def _peer() -> Iterator[dict[str, Any]]:
-    """PyTorch's two, and a copy, which is the ceiling."""
+def _peer(arrays: Sequence[cases.Sparse]) -> Iterator[Row]:
+    """Time PyTorch's two functions, and a copy, which is the ceiling."""
     torch = import_module("torch")
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    copied = 2 * source.numel() / device_timing.torch_ms(torch, lambda: target.copy_(source)) / 1e6
+    copied = 2 * source.numel() / gpu.torch_ms(torch, lambda: target.copy_(source)) / 1e6
     yield {"torch": torch.__version__, "copy_gb_per_s": copied}
-    for name, array in _arrays():
-        x = torch.from_numpy(array).cuda()
-        whole = partial(torch.nonzero, x)
+    for case in arrays:
+        x = torch.from_numpy(case.array()).cuda()
         static = partial(torch.nonzero_static, x, size=x.numel())
-        times = {"torch_nonzero_ms": whole, "torch_nonzero_static_ms": static}
-        yield {"array": name} | {
-            key: device_timing.torch_ms(torch, call) for key, call in times.items()
+        yield {
+            "array": case.name,
+            "torch_nonzero_ms": gpu.torch_ms(torch, partial(torch.nonzero, x)),
+            "torch_nonzero_static_ms": gpu.torch_ms(torch, static),
         }
 
 
-def _write(ours: Any, theirs: Any) -> None:
-    """The table and its targets, shown and written."""
+def _tables(ours: gpu.Lines, theirs: gpu.Lines) -> list[Report]:
     (facts, rows), (peer, peer_rows) = ours, theirs
     peers = {row["array"]: row for row in peer_rows}
-    bytes_of = {case.name: _bytes(case) for case in cases.arrays("", MOST)}
-    found = report.Report(f"nonzero on an {report.chip_of(facts)}")
+    bytes_of = {case.name: _bytes(case) for case in cases.arrays("", _MOST)}
+    table = gpu.report_of("nonzero", facts | peer)
     for row in rows:
         moved = 1e-6 * bytes_of[row["array"]] / row["mosaic_gpu_ms"]
-        found.rows.append(
-            row | peers[row["array"]] | {"share_of_copy": moved / peer["copy_gb_per_s"]}
-        )
-    found.targets = list(_targets(found.rows))
-    found.show(Console())
-    report.write_of_gpu("nonzero", [found], facts | peer | {"times": device_timing.TIMES})
+        shares = {"share_of_copy": moved / peer["copy_gb_per_s"]}
+        table.rows.append(row | peers[row["array"]] | shares)
+    table.targets.extend(_targets(table.rows))
+    return [table]
 
 
 def _bytes(case: cases.Sparse) -> int:
-    """Read once and written once."""
+    """Bytes of the input and of all coordinates."""
     return case.size * (np.dtype(case.dtype).itemsize + 4 * len(case.shape))
 
 
-def _targets(rows: list[report.Row]) -> Iterable[report.Target]:
-    flat = {row["array"]: row for row in rows if row["array"].startswith("flat.")}
+def _targets(rows: Sequence[Row]) -> Iterable[Target]:
     peers = ("torch_nonzero_ms", "torch_nonzero_static_ms")
-
-    def least_over(power: int) -> float:
-        of_size = [row for name, row in flat.items() if name.startswith(f"flat.2^{power}.")]
-        least: float = min(row[peer] / row["mosaic_gpu_ms"] for row in of_size for peer in peers)
-        return least
-
-    for power, limit in {16: 1, 20: 1, 22: 1.5, 24: 1.5, 26: 1.2}.items():
-        name = f"2^{power}: over torch.nonzero and nonzero_static, least"
-        yield report.Target(name, least_over(power), limit, at_least=True)
-    for power in (24, 26):
-        shares = [row["share_of_copy"] for name, row in flat.items() if f"^{power}." in name]
-        yield report.Target(
-            f"2^{power}: least share of a copy's speed", min(shares), 0.6, at_least=True
-        )
-
-
-if __name__ == "__main__":
-    main()
+    for power, limit in _LEAST_OVER_TORCH.items():
+        flat = [row for row in rows if row["array"].startswith(f"flat.2^{power}.")]
+        ratios = [row[peer] / row["mosaic_gpu_ms"] for row in flat for peer in peers]
+        if ratios:
+            what = f"2^{power}: over torch.nonzero and nonzero_static, least"
+            yield Target(what, min(ratios), limit, at_least=True)
+        if ratios and power >= 24:
+            shares = [row["share_of_copy"] for row in flat]
+            what = f"2^{power}: least share of a copy's speed"
+            yield Target(what, min(shares), 0.6, at_least=True)

@@ -1,25 +1,29 @@
 """The memory of a compiled layer besides its arguments and its result."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 
-from benchmarks.cases import Layer, Problem
-from benchmarks.report import Report, Row, Target, tracked
+from benchmarks.cases import Problem, layers
+from benchmarks.options import ONLY, option
+from benchmarks.report import Report, Row, tracked
 
+OPTIONS = (ONLY, option("--batch", type=int, default=8, help="batch size (default 8)"))
 _MOST = 10.0
 _MIB = 2.0**20
 
 
-def run(layers: Sequence[Layer], batch: int) -> Report:
+def run(only: str, batch: int) -> Iterator[Report]:
     """Compile every layer, and ask the compiler."""
+    if not (chosen := layers(only)):
+        return
     report = Report("memory")
-    for layer in tracked(layers, report.name):
+    for layer in tracked(chosen, report.name):
         report.rows.append(_row(Problem.of(layer, batch), batch))
     ratios = report.column("ratio")
-    report.targets.append(Target("largest ratio to arguments and result", max(ratios), _MOST))
-    return report
+    report.add_target("largest ratio to arguments and result", max(ratios), _MOST)
+    yield report
 
 
 def _row(problem: Problem, batch: int) -> Row:
@@ -38,4 +42,4 @@ def _row(problem: Problem, batch: int) -> Row:
 
 def _analysis(problem: Problem) -> Any:
     x = jax.ShapeDtypeStruct(problem.x.shape, problem.x.dtype)
-    return problem.jitted().lower(x, problem.filter()).compile().memory_analysis()
+    return jax.jit(problem.call).lower(x, problem.filter()).compile().memory_analysis()

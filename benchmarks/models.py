@@ -2,47 +2,52 @@
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import Any
 
 import jax
 import numpy as np
 import onnx
 
 import dmlax.onnx
-from benchmarks import islands, networks, onnx_peer, peak_memory, timing
+from benchmarks import islands, onnx_peer, peak_memory, timing
+from benchmarks.options import BATCH, ONLY, REPEATS, option
 from benchmarks.peaks import measured
-from benchmarks.report import Report, Row, Target, tracked
+from benchmarks.report import Report, Row, tracked
 from dmlax.onnx import peer
+from zoo import networks
 
+FORM = option("--form", default="qoperator", choices=networks.FORMS, help="of quantized files")
+OPTIONS = (ONLY, BATCH, REPEATS, FORM)
 _LIMITS = {"resnet50": {1: 0.85, 8: 0.95}, "detector": {1: 1.1, 8: 1.1}}
 _LIMIT = 1.0
 _MEMORY_LIMIT = 1.5  # of ONNX Runtime's peak
-_ERROR = 0.5  # of an output behind float islands, in its standard deviations
+_ERROR = 0.5  # standard deviations of an output behind float islands
 Inputs = dict[str, np.ndarray]
 
 
-def run(
-    names: Iterable[str], batches: Iterable[int], repeats: int, form: str = "qoperator"
-) -> Report:
+def run(only: str, batch: Sequence[int], repeats: int, form: str) -> Iterator[Report]:
     """Check, then time, every network at every batch size."""
+    names = [name for name in networks.NETWORKS if re.search(only, name)]
+    if not names:
+        return
     peaks = measured()
     report = Report("models", facts=peaks.facts() | {"format": form})
     saturates = not re.search("vnni|amx|dpbusd", peaks.instruction, re.IGNORECASE)
     files = {name: networks.quantize(networks.NETWORKS[name](), form, saturates) for name in names}
-    for name, batch in tracked(list(product(files, batches)), report.name):
-        report.rows.append(_row(name, files[name], form, batch, repeats))
-    for row in report.rows:
-        name, batch = str(row["network"]), int(row["batch"])
-        limit = _LIMITS.get(name, {}).get(batch, _LIMIT)
-        what = f"{name}, batch {batch}:"
-        report.targets.append(Target(f"{what} ratio", row["ratio"], limit))
-        report.targets.append(Target(f"{what} differ", row["differ"], 0))
-        report.targets.append(Target(f"{what} memory ratio", row["memory ratio"], _MEMORY_LIMIT))
-        report.targets.append(Target(f"{what} output error", row["output error"], _ERROR))
-    return report
+    for name, size in tracked(product(files, batch), report.name):
+        row = _row(name, files[name], form, size, repeats)
+        report.rows.append(row)
+        limits = {
+            "ratio": _LIMITS.get(name, {}).get(size, _LIMIT),
+            "differ": 0,
+            "memory ratio": _MEMORY_LIMIT,
+            "output error": _ERROR,
+        }
+        for column, limit in limits.items():
+            report.add_target(f"{name}, batch {size}: {column}", row[column], limit)
+    yield report
 
 
 def _row(name: str, file: onnx.ModelProto, form: str, batch: int, repeats: int) -> Row:
@@ -54,17 +59,14 @@ def _row(name: str, file: onnx.ModelProto, form: str, batch: int, repeats: int) 
     called = time.perf_counter()
     differ, elements = different_elements(file, form, inputs)
     session, arrays = onnx_peer.start(file), jax.device_put(inputs)
-    ours, theirs = partial(_finish, model, arrays), partial(peer.run, session, inputs)
+    ours, theirs = partial(timing.finish, model, arrays), partial(peer.run, session, inputs)
     error = largest_error(ours(), theirs())
     pair = timing.pair(ours, theirs, repeats)
     peaks = peak_memory.measure(file, inputs)
     return {
         "network": name,
         "batch": batch,
-        "ORT ms": pair.peer,
-        "dmlax ms": pair.ours,
-        "ratio": pair.ratio,
-        "spread": pair.spread,
+        **pair.columns("ms"),
         "load s": loaded - start,
         "first call s": called - loaded,
         "ORT MiB": peaks["onnxruntime"],
@@ -76,16 +78,11 @@ def _row(name: str, file: onnx.ModelProto, form: str, batch: int, repeats: int) 
     }
 
 
-def _finish(model: dmlax.onnx.Model, inputs: Mapping[str, jax.Array]) -> dict[str, Any]:
-    found: dict[str, Any] = jax.block_until_ready(model(inputs))
-    return found
-
-
 def different_elements(file: onnx.ModelProto, form: str, inputs: Inputs) -> tuple[int, int]:
-    """Count the elements of every tensor that differ from ONNX Runtime's, and all of them.
+    """Count the elements of every tensor that differ from ONNX Runtime's, and all elements.
 
-    Its nodes run as they are in the file, or in a QDQ file as its extended level fuses them. What
-    float islands compute is ONNX Runtime's.
+    ONNX Runtime runs the file's nodes, or a QDQ file's nodes as its extended level fuses them.
+    Float islands have ONNX Runtime's values on both sides.
     """
     theirs = peer.run_every_tensor(peer.fuse(file) if form.startswith("qdq") else file, inputs)
     rest, inputs = islands.cut(file, inputs, theirs)
@@ -96,6 +93,6 @@ def different_elements(file: onnx.ModelProto, form: str, inputs: Inputs) -> tupl
     return differ, sum(theirs[name].size for name in names)
 
 
-def largest_error(ours: Mapping[str, Any], theirs: Mapping[str, np.ndarray]) -> float:
+def largest_error(ours: Mapping[str, jax.Array], theirs: Mapping[str, np.ndarray]) -> float:
     """Return the largest difference of an output, in its standard deviations."""
     return max(float(np.abs(ours[name] - x).max() / x.std()) for name, x in theirs.items())

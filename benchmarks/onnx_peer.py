@@ -1,56 +1,44 @@
-"""ONNX Runtime on the CPU: graphs without copies, and a layer as one QLinearConv node."""
+"""ONNX Runtime on the CPU: graphs that run without copies, and the operands of a QLinearConv."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from benchmarks import timing
 from benchmarks.cases import INPUT_SCALE, INPUT_ZERO_POINT, OUTPUT_ZERO_POINT, Problem
 from benchmarks.peaks import Peaks, measured
-from benchmarks.report import Report
+from benchmarks.report import Report, text_of
 from dmlax.onnx import peer
 
 THREADS = 2
 OWN_DOMAIN = "com.microsoft"  # whose QLinearConv knows NHWC
-_LAYER_OPSET, _OPSET, _IR = 13, 19, 9
+_OPSET, _IR = 19, 9
 
 Reader = Callable[[], list[np.ndarray]]
 
 
-def session(problem: Problem) -> onnxruntime.InferenceSession:
-    """A layer's session."""
-    return start(_model(problem))
-
-
 def start(model: ModelProto, optimise: bool = True) -> onnxruntime.InferenceSession:
-    """A session of two threads that sleep, not spin, between calls."""
+    """A session of two threads that sleep between calls, rather than spin."""
     return peer.start(model, optimised=optimise, threads=THREADS)
 
 
-def bound(problem: Problem) -> tuple[Callable[[], None], Callable[[], np.ndarray]]:
-    """The layer as a function without copies, and a function that reads its output."""
-    run, read = bind(session(problem), {"x": problem.x}, ["y"])
-    return run, lambda: read()[0]
-
-
 def bind(
-    started: onnxruntime.InferenceSession, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
-) -> tuple[Callable[[], None], Reader]:
+    session: onnxruntime.InferenceSession, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
+) -> tuple[timing.Call, Reader]:
     """A session as a function without copies, and a function that reads its outputs."""
-    binding = started.io_binding()
+    binding = session.io_binding()
     for name, value in inputs.items():
         binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(value))
     for name in outputs:
         binding.bind_output(name, "cpu")
-    return lambda: started.run_with_iobinding(binding), binding.copy_outputs_to_cpu
+    return lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
 
 
 def build(
@@ -59,73 +47,45 @@ def build(
     outputs: Sequence[str],
     constants: Mapping[str, Any],
 ) -> ModelProto:
-    """A model of some nodes; ONNX Runtime finds the types of its outputs."""
-    given = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-        for name, x in inputs.items()
-    ]
+    """A model of some nodes; ONNX Runtime infers the types of its outputs."""
     graph = helper.make_graph(
         nodes,
         "graph",
-        given,
+        [value_info(name, x) for name, x in inputs.items()],
         [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
-    return _finish(graph, _OPSET)
+    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(OWN_DOMAIN, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
+
+
+def value_info(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
+    """Describe a tensor of a graph by an array of its type and shape."""
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_value_info(name, kind, array.shape)
 
 
 def begin_report(name: str, repeats: int) -> tuple[Report, Peaks, timing.Overhead]:
-    """An empty report with the machine's peaks and what no work costs, and both of these."""
-    require_cpu(name)
+    """Measure the machine: an empty report that names its peaks and overhead, and these two."""
     peaks, overhead = measured(), measure_overhead(repeats)
     return Report(name, facts=peaks.facts() | overhead.facts()), peaks, overhead
 
 
-def require_cpu(name: str) -> None:
-    """Stop a benchmark that is not run on a CPU."""
-    if jax.default_backend() != "cpu":
-        raise SystemExit(f"{name}: it runs on a CPU; set JAX_PLATFORMS=cpu")
-
-
 def measure_overhead(repeats: int) -> timing.Overhead:
-    """What nothing costs, of one array and of as many as calls that are no chain have."""
+    """Time programs that do nothing, of one array and of `APART` arrays."""
     one, apart = (_measure_no_op(repeats, arrays) for arrays in (1, timing.APART))
     return timing.Overhead(one.ours, one.peer, apart.ours, apart.peer)
 
 
 def _measure_no_op(repeats: int, arrays: int) -> timing.Pair:
-    """A jitted no-op of as many inputs and outputs, and a graph of as many Identity nodes."""
+    """A jitted no-op of so many inputs and outputs, and a graph of as many Identity nodes."""
     inputs = {f"x{i}": np.zeros(1, np.float32) for i in range(arrays)}
     outputs = [f"y{i}" for i in range(arrays)]
     nodes = [helper.make_node("Identity", [x], [y]) for x, y in zip(inputs, outputs, strict=True)]
-    peer, _ = bind(start(build(nodes, inputs, outputs, {}), optimise=False), inputs, outputs)
-    function = jax.jit(lambda given: [-x for x in given])
-    given = jax.device_put(list(inputs.values()))
-    return timing.pair(partial(timing.finish, function, given), peer, repeats)
-
-
-def _model(problem: Problem) -> ModelProto:
-    constants = conv_operands(problem)
-    node = helper.make_node(
-        "QLinearConv",
-        ["x", *constants],
-        ["y"],
-        domain=conv_domain(problem),
-        **conv_attributes(problem),
-    )
-    graph = helper.make_graph(
-        [node],
-        "layer",
-        [helper.make_tensor_value_info("x", TensorProto.UINT8, problem.x.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
-        [numpy_helper.from_array(value, name) for name, value in constants.items()],
-    )
-    return _finish(graph, _LAYER_OPSET)
-
-
-def _finish(graph: GraphProto, opset: int) -> ModelProto:
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(OWN_DOMAIN, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
+    identities, _ = bind(start(build(nodes, inputs, outputs, {}), optimise=False), inputs, outputs)
+    function = jax.jit(lambda xs: [-x for x in xs])
+    placed = jax.device_put(list(inputs.values()))
+    return timing.pair(partial(timing.finish, function, placed), identities, repeats)
 
 
 def conv_operands(problem: Problem) -> dict[str, np.ndarray]:
@@ -160,7 +120,5 @@ def conv_domain(problem: Problem) -> str:
 
 
 def weight_bits() -> int:
-    """7 where 16-bit sums of two products of ONNX Runtime's kernels saturate, else 8."""
-    facts = Path("/proc/cpuinfo")
-    text = facts.read_text(encoding="utf-8") if facts.exists() else ""
-    return 8 if re.search(r"avx512_vnni|avx_vnni|asimddp", text) else 7
+    """7 if ONNX Runtime's kernels saturate 16-bit sums of two products here, else 8."""
+    return 8 if re.search(r"avx512_vnni|avx_vnni|asimddp", text_of("/proc/cpuinfo")) else 7

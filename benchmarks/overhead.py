@@ -1,8 +1,8 @@
-"""The time that dmlax adds to small calls, and that the xla lowering takes to compile."""
+"""The time that dmlax adds to small calls, and compile times of the xla lowering."""
 
-import functools
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -11,56 +11,49 @@ import numpy as np
 
 import dmlax
 from benchmarks import cases, timing
-from benchmarks.report import Report, Row, Target
+from benchmarks.options import ONLY, REPEATS
+from benchmarks.report import Report, Row
 
-_DISTINCT = 20
+OPTIONS = (ONLY, REPEATS)
+_DISTINCT = 20  # layers to compile
 _COMPILING, _PREPARING = 4.0, 0.3  # seconds
 _TARGETS = {"convolution": (4.0, 5.0), "quantize": (3.0, 5.0), "nonzero": (2.0, 5.0)}
 _CALLS = 50
 
 
-def run(repeats: int, layers: list[cases.Layer]) -> Report:
-    """Every eager call beside a jitted no-op of the same device arrays, and the layers' compiling.
+def run(only: str, repeats: int) -> Iterator[Report]:
+    """Time eager calls beside a jitted no-op of the same device arrays, then compile the layers.
 
-    No call waits for its result: only what it takes to start it is compared.
+    No call waits for its result: only the time to start it is compared.
     """
+    if not (layers := cases.layers(only)):
+        return
     report = Report("overhead")
     for name, call in _calls().items():
         operator, parameters = name.split()
-        ratio = _row(report, name, call, repeats)
+        no_op = partial(jax.jit(lambda *arrays: arrays[0] + 1), *_arrays(operator))
+        pair = timing.pair(_many(call), _many(no_op), repeats)
+        us, no_op_us = (1e3 * ms / _CALLS for ms in (pair.ours, pair.peer))
+        row: Row = {"call": name, "us": us, "no-op us": no_op_us, "ratio": pair.ratio}
+        report.rows.append(row | {"quartiles": pair.spread})
         limit = _TARGETS[operator][parameters == "numbers"]
-        report.targets.append(Target(f"{name}, over a jitted no-op", ratio, limit))
+        report.add_target(f"{name}, over a jitted no-op", pair.ratio, limit)
     compiling, preparing = _compile(layers[:_DISTINCT])
-    report.targets.append(Target("xla, 20 layers, lower and compile, s", compiling, _COMPILING))
-    report.targets.append(Target("prepare_filter, their filters, s", preparing, _PREPARING))
-    return report
+    report.add_target("xla, 20 layers, lower and compile, s", compiling, _COMPILING)
+    report.add_target("prepare_filter, their filters, s", preparing, _PREPARING)
+    yield report
 
 
-def _row(report: Report, name: str, call: Callable[[], Any], repeats: int) -> float:
-    no_op = jax.jit(lambda *arrays: arrays[0] + 1)
-    arrays = _arrays(name.split()[0])
-    pair = timing.pair(_many(call), _many(lambda: no_op(*arrays)), repeats)
-    row: Row = {
-        "call": name,
-        "us": 1e3 * pair.ours / _CALLS,
-        "no-op us": 1e3 * pair.peer / _CALLS,
-        "ratio": pair.ratio,
-        "quartiles": pair.spread,
-    }
-    report.rows.append(row)
-    return pair.ratio
-
-
-def _many(call: Callable[[], Any]) -> Callable[[], None]:
+def _many(call: timing.Call) -> timing.Call:
     def calls() -> None:
         for _ in range(_CALLS):
-            found = call()
-        jax.block_until_ready(found)
+            result = call()
+        jax.block_until_ready(result)
 
     return calls
 
 
-@functools.cache
+@cache
 def _operands() -> tuple[Any, ...]:
     """An image, its filter and bias, three scales and two zero points."""
     x = jnp.asarray(np.arange(192, dtype=np.uint8).reshape(1, 3, 8, 8))
@@ -69,13 +62,13 @@ def _operands() -> tuple[Any, ...]:
     return x, filter, jnp.zeros(4, jnp.int32), *scales, jnp.uint8(3), jnp.uint8(5)
 
 
-def _arrays(operator: str) -> list[Any]:
+def _arrays(operator: str) -> list[jax.Array]:
     operands = _operands()
     chosen = {"convolution": operands, "quantize": (operands[0], *operands[5:7])}
     return jax.tree.leaves(chosen.get(operator, operands[:1]))
 
 
-def _calls() -> dict[str, Callable[[], Any]]:
+def _calls() -> dict[str, timing.Call]:
     x, filter, bias, *parameters = _operands()
     names = ("input_scale", "filter_scale", "output_scale", "input_zero_point", "output_zero_point")
     reals, convolve = x.astype(jnp.float32), dmlax.quantized_linear_convolution
@@ -91,7 +84,7 @@ def _calls() -> dict[str, Callable[[], Any]]:
     }
 
 
-def _compile(layers: list[cases.Layer]) -> tuple[float, float]:
+def _compile(layers: Sequence[cases.Layer]) -> tuple[float, float]:
     """Seconds to lower and compile each layer at batch 1, and to prepare its filter."""
     compiling, preparing = 0.0, 0.0
     for layer in layers:
@@ -100,6 +93,7 @@ def _compile(layers: list[cases.Layer]) -> tuple[float, float]:
         filter = jax.block_until_ready(problem.filter())
         prepared = time.perf_counter()
         preparing += prepared - start
-        problem.jitted(implementation="xla").lower(jax.device_put(problem.x), filter).compile()
+        call = jax.jit(partial(problem.call, implementation="xla"))
+        call.lower(jax.device_put(problem.x), filter).compile()
         compiling += time.perf_counter() - prepared
     return compiling, preparing

@@ -1,26 +1,25 @@
-"""The peak of resident memory of ten calls of a model, in a process of its own.
+"""The peak of resident memory of ten calls of a model, in a separate process.
 
-    python -m benchmarks.peak_memory {dmlax,onnxruntime} MODEL INPUTS
-
-It prints the MiB beyond those after the imports: those of weights, programs and tensors.
+The process prints the MiB beyond those after the imports: weights, programs and tensors.
 """
 
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 
 CALLS = 10
-LIBRARIES = ("dmlax", "onnxruntime")
+Model = Callable[[Mapping[str, np.ndarray]], object]
+Load = Callable[[Path], Model]
 
 
 def measure(file: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Return the MiB of each library."""
+    """Return the MiB of both libraries."""
     with tempfile.TemporaryDirectory() as folder:
         model, arrays = Path(folder) / "model.onnx", Path(folder) / "inputs.npz"
         onnx.save(file, model)
@@ -36,37 +35,39 @@ def _measure(library: str, model: Path, arrays: Path) -> float:
 
 def _peak() -> float:
     """The peak since the process began; `ru_maxrss` would begin at its parent's."""
-    status = Path("/proc/self/status").read_text()
-    kibibytes = next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]
+    (kibibytes,) = re.findall(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())
     return int(kibibytes) / 1024
 
 
-def _dmlax() -> Callable[[Path], Callable[[Mapping[str, np.ndarray]], Any]]:
+def _dmlax() -> Load:
     import jax
 
     import dmlax.onnx
 
-    def load(path: Path) -> Callable[[Mapping[str, np.ndarray]], Any]:
+    def load(path: Path) -> Model:
         model = dmlax.onnx.load(path)
         return lambda inputs: jax.block_until_ready(model(inputs))
 
     return load
 
 
-def _onnxruntime() -> Callable[[Path], Callable[[Mapping[str, np.ndarray]], Any]]:
+def _onnxruntime() -> Load:
     from benchmarks import onnx_peer
     from dmlax.onnx import peer
 
-    def load(path: Path) -> Callable[[Mapping[str, np.ndarray]], Any]:
+    def load(path: Path) -> Model:
         session = peer.start(path, threads=onnx_peer.THREADS)
         return lambda inputs: session.run(None, dict(inputs))
 
     return load
 
 
+LIBRARIES: dict[str, Callable[[], Load]] = {"dmlax": _dmlax, "onnxruntime": _onnxruntime}
+
+
 def _run(library: str, model: Path, arrays: Path) -> float:
     """Load the model and call it; the library is imported first."""
-    load = {"dmlax": _dmlax, "onnxruntime": _onnxruntime}[library]()
+    load = LIBRARIES[library]()
     with np.load(arrays) as file:
         inputs = dict(file)
     start = _peak()

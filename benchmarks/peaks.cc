@@ -1,11 +1,11 @@
-// The fastest that one thread multiplies bytes: registers alone, no memory.
+// The peak of byte products on one thread: products of registers, without memory.
 //
-// A compiler merges sums that are equal into one. Each sum therefore has a start of its own, and its
-// products are assembly, so that the sum stays in its register. There are so many sums that no
-// product waits for the one before it. tests/test_peaks.py counts the products of each loop.
+// A compiler merges equal sums into one. So every sum has a different start, and its products are
+// assembly, which keeps the sum in its register. There are enough sums that no product waits for
+// the product before. benchmarks/tests/test_peaks.py counts the products of each loop.
 //
-// multiply(rounds) gives how many products it made; `peaks.py` compiles this for the machine that
-// it runs on, and times it on every thread at once.
+// multiply(rounds) returns the number of its products. `peaks.py` compiles this file for the
+// machine that it runs on, and times it on all threads at once.
 #include <immintrin.h>
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace {
 
-volatile int32_t kept;  // so that no product is left out
+volatile int32_t kept;  // keeps the compiler from dropping products
 
 #if defined(__AMX_INT8__) && defined(__linux__)
 
@@ -105,7 +105,7 @@ int64_t products(int64_t rounds) {
   for (int64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      // Six products, then their sums: a Zen 4 makes 5 % more of them so than one by one.
+      // Six products, then their sums: 5 % faster on a Zen 4 than one by one.
 #pragma GCC unroll 6
       for (auto& pair : pairs) __asm__ volatile("vpmaddwd %1, %1, %0" : "=x"(pair) : "x"(x));
 #pragma GCC unroll 6

@@ -4,9 +4,10 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -22,7 +23,7 @@ from rich.table import Table
 from benchmarks import amx, stored
 from dmlax._cpu import library
 
-_RESULTS = Path(__file__).with_name("results")
+_PACKAGES = ("dmlax", "jax", "jaxlib", "libtpu", "numpy", "onnxruntime", "torch")
 Row = dict[str, Any]
 T = TypeVar("T")
 
@@ -38,11 +39,11 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """True if it is reached."""
+        """True if the number is reached."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def row(self) -> Row:
-        """The target as a row."""
+        """The target as a row of a table."""
         wanted = f"{'>=' if self.at_least else '<='} {self.limit:g}"
         verdict = "met" if self.met else "missed"
         return {"target": self.what, "value": self.value, "wanted": wanted, "verdict": verdict}
@@ -50,16 +51,30 @@ class Target:
 
 @dataclass
 class Report:
-    """The results of one benchmark."""
+    """A table of results.
+
+    Attributes:
+      facts: measurements beside the rows.
+      measured_on: the machine and versions, if the rows come from another process.
+    """
 
     name: str
     rows: list[Row] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
-    facts: Row = field(default_factory=dict)  # what was measured beside the rows
+    facts: Row = field(default_factory=dict)
+    measured_on: Row | None = None
 
     def column(self, name: str, **where: object) -> list[float]:
-        """One column of the rows where the other columns have these values."""
+        """One column of the rows whose other columns have these values."""
         return [row[name] for row in self.rows if where.items() <= row.items()]
+
+    def add_target(self, what: str, value: float, limit: float, at_least: bool = False) -> None:
+        """Compare a value with its limit."""
+        self.targets.append(Target(what, value, limit, at_least))
+
+    def machine(self) -> Row:
+        """The machine and versions of the rows."""
+        return self.measured_on or environment()
 
     def show(self, console: Console) -> None:
         """Print the rows, then the targets."""
@@ -69,16 +84,16 @@ class Report:
         if self.facts:
             console.print(", ".join(f"{name} {_cell(value)}" for name, value in self.facts.items()))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Row:
         """Rows and targets."""
         targets = [target.row() for target in self.targets]
         facts = {"facts": self.facts} if self.facts else {}
         return {"rows": self.rows, "targets": targets} | facts
 
 
-def tracked(items: Sequence[T], title: str) -> Iterable[T]:
-    """The items, with a bar on a terminal that shows how far they are."""
-    return track(items, title, console=Console(stderr=True), transient=True)
+def tracked(items: Iterable[T], title: str) -> Iterable[T]:
+    """The items, with a progress bar on a terminal."""
+    return track(list(items), title, console=Console(stderr=True), transient=True)
 
 
 def mean(values: Iterable[float]) -> float:
@@ -86,35 +101,29 @@ def mean(values: Iterable[float]) -> float:
     return geometric_mean(list(values))
 
 
-def write(path: Path, reports: Sequence[Report], measured_on: Row | None = None) -> None:
-    """Write the reports with the versions and the machine they were measured on, or this one."""
-    found = {"environment": measured_on or environment()} | {
-        each.name: each.as_json() for each in reports
-    }
+def write(path: Path, reports: Sequence[Report]) -> None:
+    """Write the reports with the versions and the machine that they were measured on."""
+    contents = {"environment": reports[0].machine()} | {x.name: x.as_json() for x in reports}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(stored.as_text(_rounded(found)), encoding="utf-8")
+    path.write_text(stored.as_text(_rounded(contents)), encoding="utf-8")
 
 
-def chip_of(facts: Row) -> str:
-    """Return the name of the GPU that was measured, as H200."""
-    return str(facts["device"]).split()[1]  # of "NVIDIA H100 80GB HBM3"
-
-
-def write_of_gpu(kind: str, reports: Sequence[Report], measured_on: Row) -> None:
-    """Write the reports of a kind of work on a GPU to results/, under the chip's name."""
-    write(_RESULTS / f"{kind}-{chip_of(measured_on).lower()}.json", reports, measured_on)
+def print_lines(rows: Iterator[Row]) -> None:
+    """Print a line of JSON for every row, at once."""
+    for row in rows:
+        print(json.dumps(row), flush=True)
 
 
 def read_lines(file: Path) -> tuple[Row, list[Row]]:
-    """The JSON lines that a benchmark printed: first the facts, then the rows."""
+    """Read the output of `print_lines`: the facts of the first line, and the other rows."""
     texts = file.read_text(encoding="utf-8").splitlines()
     facts, *rows = (json.loads(text) for text in texts if text.startswith("{"))
     return facts, rows
 
 
-def environment() -> dict[str, Any]:
+@cache
+def environment() -> Row:
     """The facts that the numbers depend on."""
-    packages = ("dmlax", "jax", "jaxlib", "libtpu", "numpy", "onnxruntime", "torch")
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "processor": _processor(),
@@ -123,11 +132,11 @@ def environment() -> dict[str, Any]:
         **_driver(),
         **_cpu(),
         "python": platform.python_version(),
-    } | {package: _version(package) for package in packages if _is_installed(package)}
+    } | {package: _version(package) for package in _PACKAGES if find_spec(package)}
 
 
 def _cpu() -> Row:
-    """The kernels' instruction set and the threads, where they run."""
+    """The kernels' instruction set and the threads, if JAX runs on a CPU."""
     if jax.default_backend() != "cpu":
         return {}
     return {
@@ -138,14 +147,9 @@ def _cpu() -> Row:
 
 
 def _driver() -> dict[str, str]:
-    """NVIDIA's, where there is one."""
-    facts = Path("/proc/driver/nvidia/version")
-    found = re.search(r"\d+\.\d+\.\d+", facts.read_text("utf-8")) if facts.exists() else None
-    return {"driver": found[0]} if found else {}
-
-
-def _is_installed(package: str) -> bool:
-    return find_spec(package) is not None
+    """The version of NVIDIA's driver, if there is one."""
+    match = re.search(r"\d+\.\d+\.\d+", text_of("/proc/driver/nvidia/version"))
+    return {"driver": match[0]} if match else {}
 
 
 def _version(package: str) -> str:
@@ -157,19 +161,22 @@ def _version(package: str) -> str:
 
 
 def _processor() -> str:
-    facts = Path("/proc/cpuinfo")
-    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    match = re.search(r"^model name\s*:\s*(.*?)\s*$", text_of("/proc/cpuinfo"), re.MULTILINE)
+    return match[1] if match else platform.processor()
+
+
+def text_of(path: str) -> str:
+    """The text of a file of the system, empty if there is no such file."""
+    return Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
-    shown = Table(title=title, box=None, pad_edge=False, title_justify="left")
+    table = Table(title=title, box=None, pad_edge=False, title_justify="left")
     for name, value in rows[0].items():
-        shown.add_column(name, no_wrap=True, justify="left" if isinstance(value, str) else "right")
+        table.add_column(name, no_wrap=True, justify="left" if isinstance(value, str) else "right")
     for row in rows:
-        shown.add_row(*map(_cell, row.values()))
-    return shown
+        table.add_row(*map(_cell, row.values()))
+    return table
 
 
 def _cell(value: object) -> str:
@@ -179,8 +186,8 @@ def _cell(value: object) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, Mapping):
+        return {name: _rounded(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_rounded(each) for each in value]
+        return [_rounded(member) for member in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""Files of results: a table is a line of columns, and then a row on each line."""
+"""Files of results: a table is a line of columns, then a row on each line."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,20 +8,20 @@ from typing import Any
 Rows = Sequence[Mapping[str, Any]]
 
 
-def as_text(found: Mapping[str, Any]) -> str:
+def as_text(contents: Mapping[str, Any]) -> str:
     """Return the text of a file: the environment, and the reports by name."""
-    members = {name: json.dumps(value) for name, value in found.items()}
-    members |= {name: _report(value) for name, value in found.items() if name != "environment"}
+    members = {name: json.dumps(value) for name, value in contents.items()}
+    members |= {name: _report(value) for name, value in contents.items() if name != "environment"}
     return _object(members) + "\n"
 
 
 def read(path: Path) -> dict[str, Any]:
     """Return the environment and the reports of a file, rows as dictionaries."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    for name, report in found.items():
+    contents: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for name, report in contents.items():
         if name != "environment":
             report |= {key: _rows(table) for key, table in report.items() if key != "facts"}
-    return found
+    return contents
 
 
 def _report(report: Mapping[str, Any]) -> str:

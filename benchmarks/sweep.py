@@ -4,14 +4,17 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
+from typing import Literal
 
 import jax
 import numpy as np
 
 from benchmarks import cases, onnx_peer, peaks, timing
 from benchmarks.cases import LAYOUTS
-from benchmarks.report import Report, Row, Target, mean, tracked
+from benchmarks.options import ONLY, REPEATS
+from benchmarks.report import Report, Row, mean, tracked
 
+OPTIONS = (ONLY, REPEATS)
 _MAPS, _BATCHES = (1, 2, 4, 7), (1, 8, 64)
 _CHANNELS = (  # input channels, output channels, kernel, groups
     (16, 16, 1, 1),
@@ -26,27 +29,26 @@ _CHANNELS = (  # input channels, output channels, kernel, groups
     (576, 576, 3, 576),
 )
 _MEAN, _ANY = 0.8, 1.1
-_MORE = 30  # turns of a shape that is above the limit
+_MORE = 30  # turns of a shape whose ratio is above the limit
 
 
-def run(pattern: str, repeats: int) -> Report | None:
+def run(only: str, repeats: int) -> Iterator[Report]:
     """Check, then time, every shape whose name matches, in both layouts."""
-    onnx_peer.require_cpu("sweep")
     problems = [
-        (layer, batch) for layer, batch in _shapes() if re.search(pattern, _name(layer, batch))
+        (layer, batch) for layer, batch in _shapes() if re.search(only, _name(layer, batch))
     ]
     if not problems:
-        return None
+        return
     no_op = onnx_peer.measure_overhead(repeats).ours
     overhead = timing.Overhead(no_op, no_op)
     report = Report("sweep", facts=peaks.measured().facts() | {"no-op us": 1e3 * no_op})
-    for layout, (layer, batch) in tracked(list(product(LAYOUTS, problems)), report.name):
+    for layout, (layer, batch) in tracked(product(LAYOUTS, problems), report.name):
         report.rows.append(_row(layer, batch, layout, repeats, overhead))
     for layout in LAYOUTS:
         ratios = report.column("ratio", layout=layout)
-        target = Target(f"{layout}: geometric mean of ratio to xla", mean(ratios), _MEAN)
-        report.targets += [target, Target(f"{layout}: largest ratio to xla", max(ratios), _ANY)]
-    return report
+        report.add_target(f"{layout}: geometric mean of ratio to xla", mean(ratios), _MEAN)
+        report.add_target(f"{layout}: largest ratio to xla", max(ratios), _ANY)
+    yield report
 
 
 def _shapes() -> Iterator[tuple[cases.Layer, int]]:
@@ -63,15 +65,13 @@ def _row(
     layer: cases.Layer, batch: int, layout: str, repeats: int, overhead: timing.Overhead
 ) -> Row:
     problem = cases.Problem.of(layer, batch, layout)
-    x, ways = jax.device_put(problem.x), (("auto", "auto"), ("xla", "rows"))
-    auto, xla = (
-        partial(
-            timing.finish,
-            problem.jitted(implementation=name),
-            *(x, problem.filter(packing=packing)),
-        )
-        for name, packing in ways
-    )
+    x = jax.device_put(problem.x)
+
+    def call(implementation: str, packing: Literal["auto", "rows"]) -> timing.Call:
+        function = problem.jitted(implementation=implementation)
+        return partial(timing.finish, function, x, problem.filter(packing=packing))
+
+    auto, xla = call("auto", "auto"), call("xla", "rows")
     np.testing.assert_array_equal(auto(), xla(), _name(layer, batch), strict=True)
     pair = timing.pair(auto, xla, repeats, overhead)
     if pair.ratio > _ANY:
@@ -81,8 +81,5 @@ def _row(
         "layout": layout,
         "map": f"{layer.size}x{layer.size}",
         "batch": batch,
-        "xla us": 1e3 * pair.peer,
-        "auto us": 1e3 * pair.ours,
-        "ratio": pair.ratio,
-        "spread": pair.spread,
+        **pair.columns("us", peer="xla", ours="auto"),
     }

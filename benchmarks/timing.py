@@ -5,15 +5,16 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import jax
 
 Call = Callable[[], object]
+T = TypeVar("T")
 
-CHAIN = 16  # calls in one program
-APART = 6  # the same where none takes another's result: XLA runs so few in turn
-QUICK = 0.05  # milliseconds: quicker calls are timed in a chain
+CHAIN = 16  # calls in one program, where a call takes the result of the call before
+APART = 6  # calls in one program that take no other call's result; XLA runs so few in turn
+QUICK = 0.05  # milliseconds: quicker calls are timed several in a program
 _BURST = 0.004  # seconds: quick functions are called in bursts of about this long
 _MOST = 50  # calls in a burst
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -21,7 +22,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 
 @dataclass(frozen=True)
 class Overhead:
-    """Milliseconds that a program which does nothing takes, and one of `APART` arrays."""
+    """Milliseconds of a program that does nothing, with one array and with `APART` arrays."""
 
     ours: float = 0
     peer: float = 0
@@ -30,11 +31,11 @@ class Overhead:
 
     @property
     def apart(self) -> "Overhead":
-        """The overhead of a program of `APART` calls, none of which takes another's result."""
+        """The overhead of a program of `APART` independent calls."""
         return Overhead(self.ours_apart, self.peer_apart)
 
     def facts(self) -> dict[str, float]:
-        """For a table's foot and the JSON."""
+        """The overhead in microseconds, for a report."""
         return {
             "no-op us": 1e3 * self.ours,
             "Identity us": 1e3 * self.peer,
@@ -61,11 +62,19 @@ class Pair:
         """The quartiles, for a table."""
         return f"{self.low:.2f}-{self.high:.2f}"
 
+    def columns(
+        self, unit: str, *, peer: str = "ORT", ours: str = "dmlax", calls: int = 1
+    ) -> dict[str, float | str]:
+        """The medians of one call in "ms" or "us", the ratio and its quartiles, for a table."""
+        scale = {"ms": 1, "us": 1e3}[unit] / calls
+        medians = {f"{peer} {unit}": scale * self.peer, f"{ours} {unit}": scale * self.ours}
+        return {**medians, "ratio": self.ratio, "spread": self.spread}
+
 
 def keep_freed_memory() -> None:
-    """Have glibc keep what is freed, as the peer's arena does, and not give it back to the system.
+    """Have glibc keep freed memory, as ONNX Runtime's arena does.
 
-    Else a tensor of some MiB costs page faults in each call, or costs none, by chance.
+    Otherwise a tensor of some MiB costs page faults in some processes and none in others.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # of glibc
@@ -73,9 +82,10 @@ def keep_freed_memory() -> None:
         mallopt(_MMAP_THRESHOLD, 1 << 25)
 
 
-def finish(function: Callable[..., Any], *operands: Any) -> Any:
+def finish(function: Callable[..., T], *operands: object) -> T:
     """The result of a function of JAX when it is done."""
-    return jax.block_until_ready(function(*operands))
+    result: T = jax.block_until_ready(function(*operands))
+    return result
 
 
 def alone(call: Call, repeats: int) -> float:
@@ -84,7 +94,7 @@ def alone(call: Call, repeats: int) -> float:
 
 
 def pair(ours: Call, peer: Call, repeats: int, overhead: Overhead = NONE) -> Pair:
-    """Two functions timed in turn, so that a busy moment of the machine meets both."""
+    """Two functions timed in turn, so that a busy moment of the machine slows both."""
     bursts = _burst(ours), _burst(peer)
     turns = [
         (
@@ -105,17 +115,21 @@ def pair_chains(
     overhead: Overhead,
     is_chain: bool = True,
 ) -> tuple[int, Pair]:
-    """One call of both functions, or several where one is quick: their number, and their times."""
-    found = pair(*build(1), repeats, overhead)
-    if min(found.ours, found.peer) >= QUICK:
-        return 1, found
+    """Time both functions, several calls in a program if one is quick.
+
+    Returns:
+      The number of calls in a program, and the times of that program.
+    """
+    single = pair(*build(1), repeats, overhead)
+    if min(single.ours, single.peer) >= QUICK:
+        return 1, single
     if is_chain:
         return CHAIN, pair(*build(CHAIN), repeats, overhead)
     return APART, pair(*build(APART), repeats, overhead.apart)
 
 
 def _burst(call: Call) -> int:
-    """Warm up, and see how many calls fill a burst."""
+    """Warm up, and count the calls that fill a burst."""
     call()
     return max(1, min(_MOST, int(_BURST / min(_seconds(call, 1) for _ in range(3)))))
 

@@ -1,13 +1,12 @@
 """One operator at one size, by dmlax and by ONNX Runtime: the same bits, then times in turn.
 
-A quick call is timed in one program of 16, a graph of 16 nodes for the peer: in a chain where
-the operator gives what it takes, or what DequantizeLinear makes that of. Of other operators six
-calls have an input and an output each: to concatenate these took XLA as long as a product. What a
-jitted no-op of as many arrays costs is subtracted from our times, and what Identity nodes cost from
-the peer's.
+A quick call is timed several times in one program, with as many nodes in ONNX Runtime's graph. If
+the operator's result, or DequantizeLinear of it, fits its input, 16 calls form a chain. Other
+operators are called six times, with separate inputs and outputs. A jitted no-op of as many arrays
+is subtracted from dmlax's times, and Identity nodes from ONNX Runtime's.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,20 +26,23 @@ class Work:
     """An operator at one size.
 
     Attributes:
-      call: by dmlax, of the input and `operand`.
-      input: the first input's; each call of a program that is no chain has its own.
-      operands: the peer's further inputs, in order; those of `given` are none of its constants.
-      optimised: the peer may change the graph, which then has no pair that it drops.
+      arithmetic: None if the operator has only one.
+      call: the operator by dmlax, a function of the input and `operand`.
+      input: the first input of the first call.
+      operands: ONNX Runtime's other inputs, in order.
+      fed: names of the operands that are inputs of the graph; the others are constants.
+      outputs: how many there are.
+      optimised: ONNX Runtime may change the graph, where it has no pair of nodes to drop.
     """
 
     operator: str
     size: str
-    arithmetic: Arithmetic | None  # None: the operator has one only
+    arithmetic: Arithmetic | None
     call: Callable[..., Any]
     input: np.ndarray
     operands: Mapping[str, Any]
     operand: Any = None
-    given: tuple[str, ...] = ()
+    fed: tuple[str, ...] = ()
     outputs: int = 1
     domain: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -48,14 +50,14 @@ class Work:
 
     @property
     def is_chain(self) -> bool:
-        """True if the next call's input can be made of the result."""
+        """True if the result can become the next call's input."""
         result = jax.eval_shape(self.call, self.input, self.operand)
         if isinstance(result, tuple):
             return True
         return (result.shape, result.dtype) == (self.input.shape, self.input.dtype)
 
-    def run(self, inputs: list[jax.Array], operand: Any, **options: Any) -> Any:
-        """A chain of as many calls as there are inputs, or all of them."""
+    def run(self, inputs: Sequence[jax.Array], operand: Any, **options: Any) -> Any:
+        """Call once for every input: in a chain, which reads only the first, or separately."""
         call = partial(self.call, **options)
         if not self.is_chain:
             return [call(x, operand) for x in inputs]
@@ -67,63 +69,61 @@ class Work:
         return result
 
     def nodes(self, count: int) -> Iterator[NodeProto]:
-        """The same as nodes of ONNX."""
-        before: list[str] = []
+        """The nodes of `run` for so many inputs."""
+        previous: list[str] = []
         for i in range(count):
             first, outputs = f"x{i}", [f"y{i}.{j}" for j in range(self.outputs)]
-            if before and self.outputs > 1:
-                yield helper.make_node("DequantizeLinear", before, [first])
-            elif before and self.is_chain:
-                (first,) = before
+            if previous and self.outputs > 1:
+                yield helper.make_node("DequantizeLinear", previous, [first])
+            elif previous and self.is_chain:
+                (first,) = previous
             names = [first, *self.operands]
             yield helper.make_node(
                 self.operator, names, outputs, domain=self.domain, **self.attributes
             )
-            before = outputs
+            previous = outputs
+
+    def start_peer(self, inputs: Sequence[np.ndarray]) -> tuple[timing.Call, onnx_peer.Reader]:
+        """The nodes in ONNX Runtime: a function that runs them, and one that reads the outputs."""
+        nodes = list(self.nodes(len(inputs)))
+        named = {f"x{i}": x for i, x in enumerate(inputs[:1] if self.is_chain else inputs)}
+        named |= {name: self.operands[name] for name in self.fed}
+        constants = {name: x for name, x in self.operands.items() if name not in self.fed}
+        last = nodes[-1:] if self.is_chain else nodes
+        outputs = [name for node in last for name in node.output]
+        model = onnx_peer.build(nodes, named, outputs, constants)
+        return onnx_peer.bind(onnx_peer.start(model, self.optimised), named, outputs)
 
 
 def measure(work: Work, repeats: int, overhead: timing.Overhead) -> Row:
     """Check, then time, an operator; a row of the times of one call."""
-    build = partial(_checked, work)
-    count, pair = timing.pair_chains(build, repeats, overhead, work.is_chain)
+    count, pair = timing.pair_chains(
+        partial(_checked, work), repeats, overhead, is_chain=work.is_chain
+    )
     return {
         "operator": work.operator,
         "size": work.size,
         "arithmetic": work.arithmetic or "",
         "calls": count,
-        "ORT us": 1e3 * pair.peer / count,
-        "dmlax us": 1e3 * pair.ours / count,
-        "ratio": pair.ratio,
-        "spread": pair.spread,
+        **pair.columns("us", calls=count),
     }
 
 
 def _checked(work: Work, count: int) -> tuple[timing.Call, timing.Call]:
-    """Build both programs, whose outputs are the same where the arithmetic is."""
+    """Build both programs; their outputs are equal, and one step apart in exact arithmetic."""
     inputs = [np.roll(work.input, i) for i in range(count)]
-    given, operand = jax.device_put(inputs), jax.device_put(work.operand)
-    ours = partial(timing.finish, jax.jit(work.run), given, operand)
-    peer, read = _peer(work, inputs)
+    placed, operand = jax.device_put(inputs), jax.device_put(work.operand)
+    ours = partial(timing.finish, jax.jit(work.run), placed, operand)
+    peer, read = work.start_peer(inputs)
     peer()
-    found, theirs = jax.tree.leaves(ours()), read()
-    wanted = theirs
-    if work.arithmetic == "exact":  # one step from the peer's at most
+    results, theirs = jax.tree.leaves(ours()), read()
+    expected = theirs
+    if work.arithmetic == "exact":
         by_xla = jax.jit(partial(work.run, implementation="xla"))
-        wanted = jax.tree.leaves(by_xla(given, operand))
-    for result, each, near in zip(found, wanted, theirs, strict=True):
+        expected = jax.tree.leaves(by_xla(placed, operand))
+    for result, exact, near in zip(results, expected, theirs, strict=True):
         what = f"{work.operator} {work.size}"
-        np.testing.assert_array_equal(np.ravel(result), np.ravel(each), what)
+        np.testing.assert_array_equal(np.ravel(result), np.ravel(exact), what)
         steps = np.abs(np.float64(result).ravel() - np.float64(near).ravel())
         assert count > 1 or np.all(steps <= 1), what  # a chain adds them up
     return ours, peer
-
-
-def _peer(work: Work, inputs: list[np.ndarray]) -> tuple[timing.Call, onnx_peer.Reader]:
-    nodes = list(work.nodes(len(inputs)))
-    named = {f"x{i}": x for i, x in enumerate(inputs[:1] if work.is_chain else inputs)}
-    named |= {name: work.operands[name] for name in work.given}
-    constants = {name: x for name, x in work.operands.items() if name not in work.given}
-    outputs = [name for node in (nodes[-1:] if work.is_chain else nodes) for name in node.output]
-    model = onnx_peer.build(nodes, named, outputs, constants)
-    started = onnx_peer.start(model, optimise=work.optimised)
-    return onnx_peer.bind(started, named, outputs)
