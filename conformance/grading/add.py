@@ -199,6 +199,8 @@ def _usual_clauses(vector: Vector, known: Sequence[Vector]) -> tuple[str, ...]:
     """Return the clauses of most vectors that are refused, or flagged, as this one is."""
     kind = vector.operator, vector.is_valid, vector.desc is None
     same = [v for v in known if (v.operator, v.is_valid, v.desc is None) == kind]
+    if not same:
+        raise Malformed("", f"the first vectors of {vector.operator} need clause")
     if not vector.is_valid:
         same = [v for v in same if v.expect == vector.expect] or same
     same = [v for v in same if v.flags == vector.flags] or same
