@@ -15,17 +15,17 @@ _RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 
 
 class BenchmarkResults(SphinxDirective):
-    """The result whose file has this name, or begins with it and goes on with a version."""
+    """The result file whose name begins with the argument."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """The machine and the versions, its peaks, the targets, the measurements."""
-        (file,) = [each for each in _files() if each.name.startswith(self.arguments[0])]
+        (file,) = [path for path in _files() if path.name.startswith(self.arguments[0])]
         self.env.note_dependency(file)
-        found = read(file)
-        text = [f"`benchmarks/results/{file.name}`: {_facts(found.pop('environment'))}."]
-        for report in found.values():
+        result = read(file)
+        text = [f"`benchmarks/results/{file.name}`: {_facts(result.pop('environment'))}."]
+        for report in result.values():
             if "facts" in report:
                 text.append(f"Measured beside it: {_facts(report['facts'])}.")
             text += [_records(report["targets"]), _records(report["rows"])]
@@ -45,7 +45,7 @@ def _records(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _check_coverage(app: Sphinx, env: Any) -> None:
-    """Every file of results has its place in these pages."""
+    """Warn about result files that no page shows."""
     shown = {Path(path).name for paths in env.dependencies.values() for path in paths}
     for file in _files():
         if file.name not in shown:

@@ -15,8 +15,8 @@ from tables import table as _table
 import dmlax
 from dmlax import directml
 from dmlax._core.dispatch import PLATFORMS
-from dmlax._directml.support import Support, Table
-from dmlax._directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
+from dmlax._descriptors.support import Support, Table
+from dmlax._descriptors.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 from dmlax._operators import OPERATORS, SUPPORT
 from dmlax.onnx.operators import rows as onnx_rows
 from dmlax.onnx.operators.declined import DECLINED
@@ -27,7 +27,7 @@ _VECTORS = _ROOT / "conformance" / "vectors"
 
 
 class Vectors(SphinxDirective):
-    """The vector files of one operator and the rules they test; without one, a line for each."""
+    """The vector files of an operator and the rules they test, or a line for every operator."""
 
     optional_arguments = 1
 
@@ -36,16 +36,15 @@ class Vectors(SphinxDirective):
         return self.parse_text_to_nodes(self._files() if self.arguments else self._operators())
 
     def _files(self) -> str:
-        found = self._read(self.arguments[0])
         rows = [
-            (f"`{name}`", len(each["vectors"]), " ".join(each["clauses"].values()))
-            for name, each in found.items()
+            (f"`{name}`", len(file["vectors"]), " ".join(file["clauses"].values()))
+            for name, file in self._read(self.arguments[0]).items()
         ]
         return _table(("file", "vectors", "what they test"), rows)
 
     def _operators(self) -> str:
         rows = []
-        for operator in sorted(each.name for each in _VECTORS.iterdir()):
+        for operator in sorted(folder.name for folder in _VECTORS.iterdir()):
             files = self._read(operator).values()
             vectors = [vector for file in files for vector in file["vectors"]]
             invalid = sum("error" in vector["expect"] for vector in vectors)
@@ -62,7 +61,7 @@ class Vectors(SphinxDirective):
 
 
 class Operators(SphinxDirective):
-    """Every operator: its dtypes, and its implementations on each platform, preferred first."""
+    """All operators: dtypes, and implementations on each platform, preferred first."""
 
     def run(self) -> list[nodes.Node]:
         """One table."""
@@ -108,10 +107,10 @@ class DeclinedOnnxOperators(SphinxDirective):
 
 
 class Descriptors(SphinxDirective):
-    """The class of every operator's descriptor; the first shows what they all inherit."""
+    """The classes of all descriptors; the first shows what they inherit."""
 
     def run(self) -> list[nodes.Node]:
-        """One entry each."""
+        """One entry for each class."""
         first, *others = (f"dmlax.directml.{desc.__name__}" for desc in SUPPORT)
         entries = [f".. autoclass:: {first}\n   :inherited-members:"]
         entries += [f".. autoclass:: {name}" for name in others]
@@ -126,8 +125,8 @@ class SupportTables(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """A line and a table for each feature level that changes something."""
-        found = _support(self.arguments[0])
-        return [node for table in found.tables for node in self._table(table)]
+        support = _support(self.arguments[0])
+        return [node for table in support.tables for node in self._table(table)]
 
     def _table(self, table: Table) -> list[nodes.Node]:
         head = ("tensor", "kind", "dimension counts", "data types")
@@ -178,7 +177,7 @@ class Rules(SphinxDirective):
 
 
 def _stated(page: str | None) -> str:
-    """A link, if the page is not the operator's own."""
+    """A link, unless the page is the operator's."""
     return "the operator's page" if page is None else f"[page]({page})" if page else "none"
 
 
@@ -187,7 +186,7 @@ def _support(operator: str) -> Support:
 
 
 def _check_coverage(app: Sphinx, env: Any) -> None:
-    """Every public name has its place in these pages."""
+    """Warn about public names that no page documents."""
     documented = set(env.domains.python_domain.objects)
     names = [f"dmlax.{name}" for name in dmlax.__all__]
     for name in (*names, *(f"dmlax.directml.{name}" for name in directml.__all__)):

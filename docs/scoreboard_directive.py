@@ -20,17 +20,17 @@ _TABLES = (  # what the vectors are, and the columns of their table
     (
         "Valid calls",
         ("exact", "permitted", "wrong", "cannot run"),
-        lambda found: (found["exact"], found["permitted"], _wrong(found), found["unsupported"]),
+        lambda n: (n["exact"], n["permitted"], _wrong(n), n["unsupported"]),
     ),
     (
         "Calls that break a rule",
         ("right error", "accepted", "declined"),
-        lambda found: (_right(found), _wrong(found), found["unsupported"]),
+        lambda n: (_right(n), _wrong(n), n["unsupported"]),
     ),
     (
         "DirectML descs, valid and invalid",
         ("right", "wrong", "cannot run"),
-        lambda found: (_right(found), _wrong(found), found["unsupported"]),
+        lambda n: (_right(n), _wrong(n), n["unsupported"]),
     ),
 )
 
@@ -83,12 +83,12 @@ def _when(entries: Mapping[str, Entry]) -> str:
 
 def _overview(entries: Mapping[str, Entry]) -> str:
     text = []
-    for kind, (title, columns, count) in zip(_KINDS, _TABLES, strict=True):
+    for kind, (title, columns, columns_of) in zip(_KINDS, _TABLES, strict=True):
         rows = [
-            (name, variant, *count(found))
+            (name, variant, *columns_of(verdicts))
             for name, entry in entries.items()
             for variant, operators in entry["variants"].items()
-            if (found := _sum(operators.values(), kind)).total()
+            if (verdicts := _sum(operators.values(), kind)).total()
         ]
         text += [f"**{title}**", table(("implementation", "variant", *columns), rows)]
     return "\n\n".join(text)
@@ -97,8 +97,8 @@ def _overview(entries: Mapping[str, Entry]) -> str:
 def _sum(operators: Iterable[Mapping[str, Verdicts]], kind: str) -> Counter[str]:
     total: Counter[str] = Counter()
     for kinds in operators:
-        for verdict, found in kinds.get(kind, {}).items():
-            total[verdict] += found if isinstance(found, int) else len(found)
+        for verdict, ids in kinds.get(kind, {}).items():
+            total[verdict] += ids if isinstance(ids, int) else len(ids)
     return total
 
 
@@ -117,22 +117,22 @@ def _groups(
 
     Calls that break a rule need no reason.
     """
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for kinds in chain(*(operators.values() for operators in entry["variants"].values())):
-        listed = [own for kind, own in kinds.items() if kind != "refusals"]
-        for verdict, ids in chain(*(own.items() for own in listed)):
-            for one in () if isinstance(ids, int) else ids:
-                why = _reason(name, one, reasons)
-                if one not in found[why][verdict]:
-                    found[why][verdict].append(one)
-    return found
+        listed = [verdicts for kind, verdicts in kinds.items() if kind != "refusals"]
+        for verdict, ids in chain(*(verdicts.items() for verdicts in listed)):
+            for vector in () if isinstance(ids, int) else ids:
+                why = _reason(name, vector, reasons)
+                if vector not in groups[why][verdict]:
+                    groups[why][verdict].append(vector)
+    return groups
 
 
-def _reason(name: str, one: str, reasons: Sequence[Mapping[str, Any]]) -> str:
+def _reason(name: str, vector: str, reasons: Sequence[Mapping[str, Any]]) -> str:
     """The reason that covers a vector of an implementation; "" without one."""
-    for each in reasons:
-        if name in each["implementations"] and any(fnmatch(one, p) for p in each["ids"]):
-            return str(each["why"])
+    for reason in reasons:
+        if name in reason["implementations"] and any(fnmatch(vector, p) for p in reason["ids"]):
+            return str(reason["why"])
     return ""
 
 
@@ -152,9 +152,9 @@ def _section(entry: Entry, groups: Mapping[str, Mapping[str, Sequence[str]]]) ->
         text += ["Calls that break a rule:", table(("outcome", "vectors"), rows)]
     if entry["unsupported"]:
         rows = [
-            (kind, reason, each["count"], f"`{each['example']}`")
+            (kind, reason, cases["count"], f"`{cases['example']}`")
             for kind in _KINDS
-            for reason, each in _commonest(entry["unsupported"].get(kind, {}))
+            for reason, cases in _commonest(entry["unsupported"].get(kind, {}))
         ]
         head = ("kind", "reason", "cases", "for example")
         text += ["Cases that it cannot run:", table(head, rows)]
@@ -172,8 +172,8 @@ def _broken(outcomes: Mapping[str, int]) -> list[tuple[str, str]]:
         what, _, field = outcome.partition(" on ")
         counts[what][f" `{field}`" if field else ""] += number
     return [
-        (what, ", ".join(f"{number}{field}" for field, number in own.most_common()))
-        for what, own in sorted(counts.items())
+        (what, ", ".join(f"{number}{field}" for field, number in fields.most_common()))
+        for what, fields in sorted(counts.items())
     ]
 
 
@@ -182,8 +182,8 @@ def _operators(entry: Entry) -> str:
     names = sorted({name for operators in entry["variants"].values() for name in operators})
     rows = []
     for name in names:
-        counts = [_sum([own.get(name, {})], "values") for own in entry["variants"].values()]
-        rows.append((f"`{name}`", *(f"{each['exact']} of {each.total()}" for each in counts)))
+        counts = [_sum([ops.get(name, {})], "values") for ops in entry["variants"].values()]
+        rows.append((f"`{name}`", *(f"{one['exact']} of {one.total()}" for one in counts)))
     return table(("valid calls that are exact", *entry["variants"]), rows)
 
 

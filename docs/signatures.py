@@ -25,7 +25,11 @@ _PAGES = {  # other projects' types; None: a union whose members the parameter's
     "Sequence": f"{_PYTHON}collections.abc.html#collections.abc.Sequence",
     "Arithmetic": None,
     "Implementation": None,
+    "Inputs": None,
     "OperatorDesc": None,
+    "Param": None,
+    "Path": None,
+    "Source": None,
 }
 
 
@@ -52,9 +56,9 @@ def _signature(
     }
     signature = inspect.signature(function)
     parameters = [
-        each.replace(annotation=annotations.get(each.name, each.empty))
-        for each in signature.parameters.values()
-        if each.name != "self"
+        parameter.replace(annotation=annotations.get(parameter.name, parameter.empty))
+        for parameter in signature.parameters.values()
+        if parameter.name != "self"
     ]
     bare = signature.replace(parameters=parameters, return_annotation=signature.empty)
     return stringify_signature(bare), _text(definition.returns) if definition.returns else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table whose columns of numbers are aligned to the right."""
     columns = zip(*rows, strict=True) if rows else [()] * len(head)
-    dashes = ["---" if any(isinstance(each, str) for each in one) else "--:" for one in columns]
+    dashes = ["---" if any(isinstance(x, str) for x in column) else "--:" for column in columns]
     lines = [head, dashes, *rows]
     return "\n".join("| " + " | ".join(map(_entry, line)) + " |" for line in lines) + "\n"
 

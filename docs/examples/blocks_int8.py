@@ -47,7 +47,7 @@ def normal(key: Array, *shape: int, fan_in: int) -> Array:
 
 
 def quantize_weights(weights: Array, axis: int) -> tuple[Array, Array]:
-    """Maps each output channel's weights to -127..127, with its own scale."""
+    """Maps the weights of each output channel to -127..127, with a scale for the channel."""
     others = tuple(i for i in range(weights.ndim) if i != axis)
     scale = jnp.abs(weights).max(axis=others) / 127
     return dmlax.element_wise_quantize_linear(weights, scale, axis=axis, output_dtype="int8"), scale
@@ -147,9 +147,9 @@ def transformer_weights(key: Array) -> Floats:
     shapes = {"embed": (4, WIDTH), "query": (WIDTH, WIDTH), "key": (WIDTH, WIDTH)}
     shapes |= {"value": (WIDTH, WIDTH), "project": (WIDTH, WIDTH)}
     shapes |= {"wide": (WIDTH, 2 * WIDTH), "narrow": (2 * WIDTH, WIDTH), "scores": (WIDTH, 10)}
-    found = {name: normal(next(keys), *shape, fan_in=shape[0]) for name, shape in shapes.items()}
+    matrices = {name: normal(next(keys), *shape, fan_in=shape[0]) for name, shape in shapes.items()}
     biases = {f"{name} bias": jnp.zeros(shape[1]) for name, shape in shapes.items()}
-    return found | biases | {"places": jnp.zeros((TOKENS, WIDTH))}
+    return matrices | biases | {"places": jnp.zeros((TOKENS, WIDTH))}
 
 
 def to_patches(images: Array) -> Array:
@@ -202,19 +202,19 @@ def quantize_transformer(weights: Floats, ranges: Ranges) -> dict[str, Any]:
     """The matrices in 8 bits, the gelu as a table, and the places that are added to the patches."""
     inputs = {"embed": "patches", "project": "mixed", "wide": "second norm", "narrow": "gelu"}
     inputs |= dict.fromkeys(("query", "key", "value"), "first norm") | {"scores": "mean"}
-    found: dict[str, Any] = {
+    quantized: dict[str, Any] = {
         name: matrix(weights[name], weights[f"{name} bias"], ranges[source])
         for name, source in inputs.items()
         if name != "embed"
     }
-    # Each place has a bias of its own: that of the embedding and the place's vector.
+    # The bias of a place is the embedding's bias and the place's vector.
     embed = matrix(weights["embed"], weights["embed bias"], ranges["patches"])
     places = weights["places"] + weights["embed bias"]
     bias = jnp.round(places / (ranges["patches"].scale * embed.scale)).astype(jnp.int32)
-    found["embed"] = embed._replace(bias=bias)
+    quantized["embed"] = embed._replace(bias=bias)
     every = Quantized(jnp.arange(256, dtype=jnp.uint8), *ranges["wide"])
-    found["gelu"] = quantize(jax.nn.gelu(dequantize(every)), ranges["gelu"]).values
-    return found
+    quantized["gelu"] = quantize(jax.nn.gelu(dequantize(every)), ranges["gelu"]).values
+    return quantized
 
 
 def transformer_8(weights: dict[str, Any], ranges: Ranges, images: Array) -> Array:
@@ -263,13 +263,13 @@ def residual_weights(key: Array) -> Floats:
     shapes = {"stem": (CHANNELS, 1, 3, 3), "expand": (EXPANDED, CHANNELS, 1, 1)}
     shapes |= {"depthwise": (EXPANDED, 1, 3, 3), "project": (CHANNELS, EXPANDED, 1, 1)}
     keys = jax.random.split(key, len(shapes) + 1)
-    found = {
-        name: normal(each, *shape, fan_in=shape[1] * shape[2] * shape[3])
-        for each, (name, shape) in zip(keys, shapes.items(), strict=False)
+    weights = {
+        name: normal(one_key, *shape, fan_in=shape[1] * shape[2] * shape[3])
+        for one_key, (name, shape) in zip(keys, shapes.items(), strict=False)
     }
-    found |= {f"{name} bias": jnp.zeros(shape[0]) for name, shape in shapes.items()}
+    weights |= {f"{name} bias": jnp.zeros(shape[0]) for name, shape in shapes.items()}
     scores = normal(keys[-1], CHANNELS, 10, fan_in=CHANNELS)
-    return found | {"scores": scores, "scores bias": jnp.zeros(10)}
+    return weights | {"scores": scores, "scores bias": jnp.zeros(10)}
 
 
 def residual(weights: Floats, images: Array) -> Floats:
@@ -296,11 +296,11 @@ def quantize_residual(weights: Floats, ranges: Ranges) -> dict[str, Any]:
     """The filters and the classifier's matrix in 8 bits."""
     inputs = {"stem": "images", "expand": "stem", "depthwise": "expand", "project": "depthwise"}
     groups = {"depthwise": EXPANDED}
-    found = {
+    quantized = {
         name: filters(weights[name], weights[f"{name} bias"], ranges[source], groups.get(name, 1))
         for name, source in inputs.items()
     }
-    return found | {"scores": matrix(weights["scores"], weights["scores bias"], ranges["mean"])}
+    return quantized | {"scores": matrix(weights["scores"], weights["scores bias"], ranges["mean"])}
 
 
 def residual_8(weights: dict[str, Any], ranges: Ranges, images: Array) -> Array:
@@ -365,7 +365,7 @@ def main(arguments: Sequence[str] = ()) -> dict[str, digits.Record]:
 def draw(
     path: Path, records: Mapping[str, digits.Record], scores: Mapping[str, tuple[Array, Array]]
 ) -> None:
-    """Draws each network's scores in 8 bits over those in float32."""
+    """Draws the scores of both networks in 8 bits over those in float32."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

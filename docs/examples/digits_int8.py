@@ -61,13 +61,13 @@ def initial_layers(key: Array) -> list[Layer]:
 
 def activations(layers: Sequence[Layer], images: Array) -> list[Array]:
     """The input and every layer's output; the last has the scores of the ten digits."""
-    found = [images]
+    tensors = [images]
     for layer, window in zip(layers, WINDOWS, strict=True):
         strides, padding = 2 * (window.stride,), 2 * ((window.padding,) * 2,)
-        y = lax.conv_general_dilated(found[-1], layer.weights, strides, padding)
+        y = lax.conv_general_dilated(tensors[-1], layer.weights, strides, padding)
         y = y + layer.bias[:, None, None]
-        found.append(y if window is WINDOWS[-1] else jax.nn.relu(y))
-    return found
+        tensors.append(y if window is WINDOWS[-1] else jax.nn.relu(y))
+    return tensors
 
 
 @jax.jit
@@ -90,7 +90,7 @@ class QuantizedLayer(NamedTuple):
 
 
 def quantize_layer(layer: Layer, input: Quantization, output: Quantization) -> QuantizedLayer:
-    """Maps each output channel's weights to -127..127, with its own scale."""
+    """Maps the weights of each output channel to -127..127, with a scale for the channel."""
     scale = jnp.abs(layer.weights).max(axis=(1, 2, 3)) / 127
     weights = dmlax.element_wise_quantize_linear(
         layer.weights, scale, axis=0, output_dtype=jnp.int8
@@ -103,7 +103,7 @@ def quantize_layer(layer: Layer, input: Quantization, output: Quantization) -> Q
 def quantize(layers: Sequence[Layer], images: Array) -> list[QuantizedLayer]:
     """Quantizes each layer with ranges measured on the images."""
     ranges = [calibrate(values) for values in activations(layers, images)]
-    return [quantize_layer(*each) for each in zip(layers, ranges, ranges[1:], strict=False)]
+    return [quantize_layer(*part) for part in zip(layers, ranges, ranges[1:], strict=False)]
 
 
 @jax.jit

@@ -1,6 +1,6 @@
 """One program on several hosts: a quantized layer, and coordinates of an array that they share.
 
-Start it once on each host, with the address of the first, the number of hosts, and its own index:
+Start it on every host, with the first host's address, the number of hosts, and the host's index:
 
     python several_hosts.py 10.0.0.1:1234 2 0
 """
@@ -33,7 +33,7 @@ class Record:
 
 
 def images(first: int, count: int) -> np.ndarray:
-    """Images of the whole batch, by their indices; a host loads its own only."""
+    """Images of the whole batch, by their indices; a host loads only some."""
     rows = np.arange(first, first + count).reshape(-1, 1, 1, 1)
     pixels = np.arange(3 * 16 * 16).reshape(1, 3, 16, 16)
     values = (rows * 7919 + pixels * 104729) % 65521
@@ -41,7 +41,7 @@ def images(first: int, count: int) -> np.ndarray:
 
 
 def layer(x: Array, filter: dmlax.PreparedFilter) -> Array:
-    """A quantized convolution; each image is convolved where it lies."""
+    """A quantized convolution; every image is convolved on the device that holds it."""
     return dmlax.quantized_linear_convolution(
         x, filter, input_scale=0.05, filter_scale=0.02, output_scale=0.5, output_zero_point=3
     )
@@ -64,10 +64,10 @@ def main(arguments: list[str]) -> Record:
     address, hosts, index = arguments
     jax.distributed.initialize(address, int(hosts), int(index))
     mesh = jax.make_mesh((jax.device_count(),), ("batch",))
-    own = 2 * jax.local_device_count()
-    first = own * jax.process_index()
+    local_images = 2 * jax.local_device_count()
+    first = local_images * jax.process_index()
     batch = NamedSharding(mesh, P("batch"))
-    x = jax.make_array_from_process_local_data(batch, images(first, own))
+    x = jax.make_array_from_process_local_data(batch, images(first, local_images))
     # What is not split is made on every host, and put on every device.
     weights = jax.device_put(filter(), NamedSharding(mesh, P()))
     convolve = jax.jit(layer)

@@ -50,9 +50,9 @@ def sparse_descriptors(frames: Array, features: Array, size: int = CAPACITY) -> 
 
 def safe_descriptors(frames: Array, features: Array, size: int = CAPACITY) -> Array:
     """Sums over the active pixels if they fit, else over every pixel."""
-    found = sparse_descriptors(frames, features, size)
+    sparse = sparse_descriptors(frames, features, size)
     return jax.lax.cond(
-        found.dropped > 0, lambda: dense_descriptors(frames, features), lambda: found.values
+        sparse.dropped > 0, lambda: dense_descriptors(frames, features), lambda: sparse.values
     )
 
 

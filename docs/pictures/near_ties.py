@@ -61,11 +61,11 @@ def _random(draw: Draw) -> Iterator[NearTie]:
 class Operands:
     """The same problems as arrays."""
 
-    def __init__(self, found: Sequence[NearTie]) -> None:
-        words = np.array([each[1:] for each in found], np.uint32)
+    def __init__(self, ties: Sequence[NearTie]) -> None:
+        words = np.array([tie[1:] for tie in ties], np.uint32)
         self.scales = words.T.copy().view(np.float32)
-        self.accumulator = np.array([each.accumulator for each in found], np.int32)
-        self.multiplier = [sx * sw / sy for sx, sw, sy in (each.scales for each in found)]
+        self.accumulator = np.array([tie.accumulator for tie in ties], np.int32)
+        self.multiplier = [sx * sw / sy for sx, sw, sy in (tie.scales for tie in ties)]
 
 
 def truth(operands: Operands) -> np.ndarray:
@@ -88,23 +88,23 @@ def in_float64(operands: Operands) -> np.ndarray:
 
 def in_fixed_point(operands: Operands, bits: int) -> np.ndarray:
     """A multiplier of `bits` significant bits, and integers of any size."""
-    found = []
+    rounded = []
     for accumulator, multiplier in zip(
         operands.accumulator.tolist(), operands.multiplier, strict=True
     ):
         unit = Fraction(2) ** (floor(log2(multiplier)) + 1 - bits)
-        found.append(round(accumulator * round(multiplier / unit) * unit))
-    return _clamped(found)
+        rounded.append(round(accumulator * round(multiplier / unit) * unit))
+    return _clamped(rounded)
 
 
 def by_onnx_runtime(operands: Operands) -> np.ndarray:
     """QLinearConv on the CPU; the input is its zero point, so only the bias counts."""
     session = onnxruntime.InferenceSession(_model().SerializeToString())
-    found = []
+    outputs = []
     for bias, (sx, sw, sy) in zip(operands.accumulator, operands.scales.T, strict=True):
         feeds = {"sx": sx, "sw": sw, "sy": sy, "bias": bias.reshape(1)}
-        found.append(session.run(None, {k: np.asarray(v) for k, v in feeds.items()})[0].item())
-    return np.array(found, np.int64)
+        outputs.append(session.run(None, {k: np.asarray(v) for k, v in feeds.items()})[0].item())
+    return np.array(outputs, np.int64)
 
 
 def by_dmlax(operands: Operands, arithmetic: str = "exact") -> np.ndarray:
@@ -125,8 +125,8 @@ def by_dmlax(operands: Operands, arithmetic: str = "exact") -> np.ndarray:
         )
         return y.reshape(())
 
-    found = jax.jit(jax.vmap(one))(operands.accumulator, operands.scales.T)
-    return np.asarray(found, np.int64)
+    outputs = jax.jit(jax.vmap(one))(operands.accumulator, operands.scales.T)
+    return np.asarray(outputs, np.int64)
 
 
 def _clamped(rounded: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -171,10 +171,10 @@ ARITHMETICS = {
 # Pictures --------------------------------------------------------------------------------------
 
 
-def counts(found: dict[str, list[NearTie]]) -> np.ndarray:
+def counts(ties: dict[str, list[NearTie]]) -> np.ndarray:
     """Wrong results: a row for each arithmetic, a column for each kind of problem."""
     columns = []
-    for members in found.values():
+    for members in ties.values():
         operands = Operands(members)
         right = truth(operands)
         columns.append([(run(operands) != right).sum() for run in ARITHMETICS.values()])
@@ -202,7 +202,7 @@ def draw_counts(axes: Axes, kinds: Sequence[str], wrong: np.ndarray) -> None:
 
 def draw_one(axes: Axes, members: Sequence[NearTie]) -> None:
     """One problem on the number line, with the float64 numbers around it."""
-    tie = next(each for each in members if _instructive(each))
+    tie = next(tie for tie in members if _instructive(tie))
     quotient = abs(tie.quotient)
     half = int(quotient) + Fraction(1, 2)
     spacing = float(np.spacing(float(half)))
@@ -244,15 +244,15 @@ def _instructive(tie: NearTie) -> bool:
 
 def main() -> None:
     """Count, print, draw."""
-    found = problems()
-    wrong = counts(found)
+    ties = problems()
+    wrong = counts(ties)
     for name, row in zip(ARITHMETICS, wrong, strict=True):
         print(f"{name:28}", *(f"{value:5}" for value in row))
     matplotlib.rcParams["text.color"] = INK
     figure = pyplot.figure(figsize=(9, 6), layout="constrained")
     top, bottom = figure.subfigures(2, height_ratios=(1, 3.2))
-    draw_one(top.subplots(), found["near ties\nof float64"])
-    draw_counts(bottom.subplots(), list(found), wrong)
+    draw_one(top.subplots(), ties["near ties\nof float64"])
+    draw_counts(bottom.subplots(), list(ties), wrong)
     save(figure, Path(__file__).with_suffix(".svg"))
 
 

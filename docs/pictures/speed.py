@@ -106,9 +106,9 @@ def picture(name: str, machine: str, *charts: Chart) -> None:
 def rows(start: str, name: str | None = None) -> Rows:
     """The rows of a report, or the only one, of the file whose name begins like this."""
     (file,) = RESULTS.glob(f"{start}*.json")
-    found = read(file)
-    del found["environment"]
-    (report,) = [found[name]] if name else found.values()
+    reports = read(file)
+    del reports["environment"]
+    (report,) = [reports[name]] if name else reports.values()
     table: Rows = report["rows"]
     return table
 
