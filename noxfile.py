@@ -3,6 +3,7 @@
 import functools
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -11,69 +12,13 @@ nox.needs_version = ">=2025.2"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # dozens of processes would compile JAX each
 nox.options.default_venv_backend = "uv|virtualenv"  # uv installs in seconds where it is there
 nox.options.sessions = ["lint", "types", "tests"]
+nox.options.download_python = "auto"  # uv installs a Python that is missing
+nox.options.error_on_missing_interpreters = True  # a session that cannot run fails
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-JAX_ON_PYTHON = {  # the oldest supported pair, and the newest
-    "3.11": ["jax==0.10.2", "jaxlib==0.10.2"],
-    "3.12": ["jax"],
-}
+NEWEST, OLDEST = "3.13", "3.11"  # Pythons: with the newest JAX, and with the oldest supported one
+OLDEST_JAX = ("jax==0.10.2", "jaxlib==0.10.2")
 TWO_PROCESSES = ("--numprocesses=2", "--dist=worksteal")  # neighbours share what was compiled
-TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the golden vectors on both
-    "conformance/tests",
-    "tests/binary",
-    "tests/convolution/test_add.py",
-    "tests/convolution/test_convolutions.py",
-    "tests/convolution/test_parameters.py",
-    "tests/convolution/test_platforms.py",
-    "tests/convolution/test_prepare.py",
-    "tests/core/test_float_bits.py",
-    "tests/core/test_panels.py",
-    "tests/core/test_quantized_sum.py",
-    "tests/core/test_requantize.py",
-    "tests/cpu/test_binary.py",
-    "tests/cpu/test_convolution.py",
-    "tests/cpu/test_elementwise.py",
-    "tests/cpu/test_epilogue.py",
-    "tests/cpu/test_nonzero.py",
-    "tests/cpu/test_pooling.py",
-    "tests/cpu/test_product_loops.py",
-    "tests/cpu/test_random_calls.py",
-    "tests/cuda/test_space_to_depth.py",
-    "tests/directml/test_create.py",
-    "tests/directml/test_layout.py",
-    "tests/directml/test_random_descs.py",
-    "tests/directml/test_records.py",
-    "tests/directml/test_rules.py",
-    "tests/directml/test_validate.py",
-    "tests/dynamic_quantize",
-    "tests/elementwise/test_elementwise.py",
-    "tests/lookup",
-    "tests/matmul",
-    "tests/models/test_devices.py",
-    "tests/models/test_families.py",
-    "tests/models/test_joined_products.py",
-    "tests/models/test_layer_normalization.py",
-    "tests/models/test_malformed.py",
-    "tests/models/test_mixed_dtypes.py",
-    "tests/models/test_models.py",
-    "tests/models/test_nodes.py",
-    "tests/models/test_rows.py",
-    "tests/models/test_tables.py",
-    "tests/models/test_transformers.py",
-    "tests/models/test_weights.py",
-    "tests/nonzero/test_nonzero_coordinates.py",
-    "tests/pooling",
-    "tests/test_boundaries.py",
-    "tests/test_example_programs.py",
-    "tests/test_integrations.py",
-    "tests/test_messages.py",
-    "tests/test_migrating.py",
-    "tests/test_onnxruntime_binary.py",
-    "tests/test_packaging.py",
-    "tests/test_peaks.py",
-    "tests/test_properties.py",
-    "tests/test_strict_modes.py",
-)
 COLLECT = ("--collect-only", "-qq")
 ROTATION = {  # sessions that CI installs in turn, and arguments that end them soon
     "bench": ("--help",),
@@ -93,21 +38,34 @@ ROTATION = {  # sessions that CI installs in turn, and arguments that end them s
 }
 
 
-@nox.session(python=list(JAX_ON_PYTHON))
+@nox.session(python=NEWEST)
 def tests(session: nox.Session) -> None:
-    """Run the tests, the doctests and the suite's own tests, warnings as errors."""
-    is_oldest = session.python == min(JAX_ON_PYTHON)
-    if not is_oldest and os.environ.get("CI"):
-        _reuse_library(session)
-    groups = ("test", "integrations") if is_oldest else ("test",)
-    _install(session, *groups, pins=JAX_ON_PYTHON[str(session.python)])
-    ignored = [] if is_oldest else list(map(_ignore, TESTED_ONCE))
-    session.run("pytest", *TWO_PROCESSES, *ignored, *session.posargs)
+    """Run all tests on the newest Python and JAX, warnings as errors.
+
+    Doctests and the suite's tests are among them. Arguments are pytest's.
+    """
+    _install(session, "test", "integrations")
+    session.run("pytest", *TWO_PROCESSES, *session.posargs)
 
 
-def _ignore(path: str) -> str:
-    """Return pytest's option; it collects a folder of `testpaths` even if the folder is ignored."""
-    return f"--ignore-glob={path}/*" if Path(path).is_dir() else f"--ignore={path}"
+@nox.session(name=f"tests-{OLDEST}", python=OLDEST)
+def tests_oldest(session: nox.Session) -> None:
+    """Run the tests marked `oldest` on the oldest Python and JAX.
+
+    Arguments are pytest's. With arguments the marker chooses nothing, so that
+    `nox -s tests-3.11 -- tests/byte_lookup` runs that folder.
+    """
+    _reuse_library(session)
+    _install(session, "test", pins=OLDEST_JAX)
+    chosen = session.posargs or ["-m=oldest and not slow"]
+    session.run("pytest", *TWO_PROCESSES, *chosen)
+
+
+@nox.session(name="tests-3.12", python="3.12")
+def tests_between(session: nox.Session) -> None:
+    """Run all tests on Python 3.12 and the newest JAX; CI leaves this out."""
+    _install(session, "test", "integrations")
+    session.run("pytest", *TWO_PROCESSES, *session.posargs)
 
 
 @nox.session
@@ -147,10 +105,10 @@ def instruction_sets(session: nox.Session) -> None:
         adapter = "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu"
         session.run("dmlax-conformance", "run", adapter, env=environment)
         session.run("pytest", "-m=slow or not slow", *near_ties, env=environment)
-    session.run("pytest", "-m=slow", "tests/cpu", *TWO_PROCESSES, *session.posargs)
+    session.run("pytest", "-m=slow", *_kernel_tests(), *TWO_PROCESSES, *session.posargs)
 
 
-@nox.session(python="3.11")
+@nox.session(python=OLDEST)
 def aarch64(session: nox.Session) -> None:
     """Cross-compile the kernels for AArch64, and run them under qemu; for about an hour.
 
@@ -159,7 +117,7 @@ def aarch64(session: nox.Session) -> None:
     """
     session.install("cmake>=3.24", "ninja", "pip")
     folder = str(session.cache_dir / "aarch64")
-    wheels = (*JAX_ON_PYTHON["3.11"], "hypothesis>=6.100", "onnx", "pytest>=8.2")
+    wheels = (*OLDEST_JAX, "hypothesis>=6.100", "onnx", "pytest>=8.2")
     session.run("python", "tests/cpu/aarch64.py", folder, *wheels, *session.posargs)
 
 
@@ -175,13 +133,13 @@ def sanitize(session: nox.Session) -> None:
         "--ignore=tests/cpu/test_product_loops.py",  # the sanitizers' own stores are in them
         "--ignore=tests/cpu/test_scratch.py",  # they keep what is freed
     )
-    session.run("pytest", "tests/cpu", *ignored, *session.posargs, env=environment)
+    session.run("pytest", *_kernel_tests(), *ignored, *session.posargs, env=environment)
     if not session.posargs:
         adapter = "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu"
         session.run("dmlax-conformance", "run", adapter, "--time-limit=300", env=environment)
 
 
-@nox.session(python="3.11")
+@nox.session(python=OLDEST)
 def fuzz(session: nox.Session) -> None:
     """Give the kernels random calls under the sanitizers, for ten minutes or as many as asked."""
     environment = _install_sanitized(session, "fuzz")
@@ -208,7 +166,7 @@ def differential(session: nox.Session) -> None:
     `nox -s differential -- 300 --start 7000` judges a part.
     """
     _install(session, "test")
-    session.run("python", "-m", "differential", *session.posargs, env={"PYTHONPATH": "tests"})
+    session.run("python", "-m", "differential", *session.posargs)
 
 
 @nox.session
@@ -219,7 +177,7 @@ def wild(session: nox.Session) -> None:
     """
     _install(session, "test")
     session.install("pip")
-    session.run("python", "-m", "wild", *session.posargs, env={"PYTHONPATH": "tests"})
+    session.run("python", "-m", "wild", *session.posargs)
 
 
 @nox.session
@@ -233,7 +191,8 @@ def lowering(session: nox.Session) -> None:
 def tpu(session: nox.Session) -> None:
     """Compile every operator for five generations of TPU, and read what the compiler made."""
     session.install(".", "./conformance", *_group("tpu"))
-    session.run("pytest", "-m=tpu", "tests/tpu", *session.posargs, env={"JAX_PLATFORMS": "cpu"})
+    tested = "benchmarks/tests/test_tpu_programs.py"
+    session.run("pytest", "-m=tpu", tested, *session.posargs, env={"JAX_PLATFORMS": "cpu"})
 
 
 @nox.session
@@ -304,7 +263,7 @@ def conformance_cuda(session: nox.Session) -> None:
         run("-m", "dmlax_conformance", "run", implementation, *options)
     for implementation in ("xla", "mosaic_gpu"):
         for calls in ("convolution", "convolution_add", "matmul"):
-            run(f"tests/{calls}_calls.py", implementation, "0", "400")
+            run("-m", f"support.calls.{calls}", implementation, "0", "400")
     run("tests/cuda/float32_epilogues.py", "0", "24")
     run("tests/cuda/byte_kernels.py", "jitted", "0", "100")
     run("tests/cuda/hazards.py")
@@ -322,8 +281,8 @@ def cuda_registers(session: nox.Session) -> None:
     session.install("absl-py", "--no-deps", *plugin, "nvidia-cuda-nvcc==13.*", "nvidia-nvvm==13.*")
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = str(session.run("python", "-c", code, silent=True)).strip()
-    environment = {"PYTHONPATH": ".", "MOSAIC_GPU_CUDA_ROOT": f"{packages}/nvidia/cu13"}
-    session.run("python", "tests/cuda/registers.py", *session.posargs, env=environment)
+    environment = {"MOSAIC_GPU_CUDA_ROOT": f"{packages}/nvidia/cu13"}
+    session.run("python", "-m", "benchmarks.tests.registers", *session.posargs, env=environment)
 
 
 @nox.session
@@ -392,14 +351,14 @@ def rotation(session: nox.Session) -> None:
         session.notify(name, ROTATION[name])
 
 
-@nox.session(python="3.11")
+@nox.session(python=OLDEST)
 def models(session: nox.Session) -> None:
     """Load one classifier of every torchvision family, and compare it with ONNX Runtime.
 
     It installs PyTorch, which is large. `--write FOLDER` writes the networks that need none.
     """
     session.install(".[onnx]", *_group("bench"), "torch", "torchvision", "onnxscript")
-    session.run("python", "-m", "benchmarks.families", *session.posargs)
+    session.run("python", "-m", "benchmarks", "families", *session.posargs)
 
 
 @nox.session
@@ -416,16 +375,20 @@ def _group(name: str) -> list[str]:
     return list(nox.project.dependency_groups(PYPROJECT, name))
 
 
-def _install(session: nox.Session, *groups: str, pins: list[str] | None = None) -> None:
+def _install(session: nox.Session, *groups: str, pins: Sequence[str] = ()) -> None:
     needed = [requirement for group in groups for requirement in _group(group)]
-    session.install("-e.", "-e./conformance", *needed, *(pins or []))
+    session.install("-e.", "-e./conformance", *needed, *pins)
 
 
 def _reuse_library(session: nox.Session) -> None:
-    """Install the kernels that the oldest pair's session built before: no Python ABI is in them."""
-    folder = Path(".nox", f"tests-{min(JAX_ON_PYTHON).replace('.', '-')}").resolve()
+    """In CI, install the kernels that the session `tests` built: they use no Python ABI."""
+    folder = Path(".nox", "tests").resolve() if os.environ.get("CI") else Path()
     for library in folder.glob("lib/python*/site-packages/dmlax/_native.so"):
         session.env["SKBUILD_CMAKE_DEFINE"] = f"DMLAX_LIBRARY={library}"
+
+
+def _kernel_tests() -> list[str]:
+    return sorted(map(str, Path("tests").rglob("cpu")))
 
 
 def _install_sanitized(session: nox.Session, *groups: str) -> dict[str, str]:
