@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlax._core.requantize import Arithmetic
-from dmlax.onnx.graph import MICROSOFT, Graph, Node, TensorType
+from dmlax.onnx.graph import GIVEN, MICROSOFT, Graph, Node, TensorType
 from dmlax.onnx.operators.values import DTYPES
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
@@ -113,7 +113,9 @@ def why_float(graph: Graph, arithmetic: Arithmetic) -> dict[str, str]:
     finder = _Finder(graph)
     reasons = {}
     for node in graph.nodes:
-        if is_quantize(node) or is_dequantize(node) or not finder.is_beside_integers(node):
+        if node.domain == GIVEN or is_quantize(node) or is_dequantize(node):
+            continue  # they are float by definition
+        if not finder.is_beside_integers(node):
             continue
         fusion = FUSIONS.get(node.op) if not node.domain else None
         group = finder.group(node) if fusion else f"no quantized operator computes {node.type}"
