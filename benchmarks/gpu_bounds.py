@@ -66,7 +66,7 @@ class Kernel(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What tells the matrix products of a program apart."""
+        """The sizes by which the matrix products of a program differ."""
         return self.pixels, self.channels, self.depth, self.adds
 
 

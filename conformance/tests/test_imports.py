@@ -96,7 +96,7 @@ def test_every_module_has_a_layer() -> None:
 
 @pytest.mark.parametrize("package", [PACKAGE, GRADING], ids=lambda package: package.name)
 def test_no_import_leads_in_a_circle(package: Path) -> None:
-    """What `__init__` imports does not import from `__init__`."""
+    """Modules that `__init__` imports do not import from `__init__`."""
     modules = {
         ".".join((package.name, *file.relative_to(package).with_suffix("").parts)): file
         for file in package.rglob("*.py")

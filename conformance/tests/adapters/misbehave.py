@@ -1,4 +1,4 @@
-"""Answers every case about integers, but once does what it is told instead: `hang()`, `leave(3)`.
+"""Answers every case about integers, but once runs its argument instead: `hang()`, `leave(3)`.
 
 Arguments: what it does, in Python; when: at the command `start` or `stop`, at an input of a data
 type, or at `every` case; and a file that gets a line a start.

@@ -1,4 +1,4 @@
-"""What the vectors lack: clauses, boundary cases, and equivalence classes at structures."""
+"""Clauses, boundary cases and equivalence classes that lack a vector."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,7 +4,6 @@ from dmlax._attention import bind, xla
 from dmlax._attention.cuda import lowering as mosaic_gpu
 from dmlax._attention.plan import output_partition
 from dmlax._core import dispatch
-from dmlax._cuda import capability
 
 ATTENTION = dispatch.Operator(
     "quantized_attention",
@@ -15,8 +14,3 @@ ATTENTION = dispatch.Operator(
     ),
     partition=output_partition,
 )
-
-
-def has_kernels() -> bool:
-    """True if a GPU has the kernels; otherwise three calls are as good."""
-    return capability.why_not("cuda") is None

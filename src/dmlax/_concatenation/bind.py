@@ -12,6 +12,5 @@ from dmlax._core.arguments import aval_of
 
 def plan(tensors: Sequence[Array | np.ndarray], axis: int) -> tuple[ConcatenationPlan, Tensors]:
     """Plans a call, and returns its operands."""
-    return ConcatenationPlan(tuple(map(aval_of, tensors)), axis % tensors[0].ndim), tuple(
-        map(jnp.asarray, tensors)
-    )
+    of_call = ConcatenationPlan(tuple(map(aval_of, tensors)), axis % tensors[0].ndim)
+    return of_call, tuple(map(jnp.asarray, tensors))

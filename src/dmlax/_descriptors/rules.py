@@ -1,4 +1,4 @@
-"""How a rule of an operator's descriptor is written, and the rules that several operators have."""
+"""The form of a descriptor's rule, and the rules that several operators have."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -267,25 +267,24 @@ class Model:
         assert isinstance(program, dmlax.ProgramExplanation)
         before, after = _count(self._file.nodes), _count(self._graph.nodes)
         with budget.limit(self._file_bytes):
-            passes = tuple((name.replace("_", " "), count) for name, count in self._pass_counts())
-            floats = tuple(self._floats())
+            passed = list(each_pass(self._file.prune(), self._options.arithmetic))
+            counts = self._pass_counts(passed)
+            passes = tuple((name.replace("_", " "), count) for name, count in counts)
+            floats = tuple(self._floats(passed[-1][1]))
         return ModelExplanation(before, after, passes, program, tuple(_notes(structs)), floats)
 
-    def _floats(self) -> Iterator[str]:
+    def _floats(self, passed: Graph) -> Iterator[str]:
         """The nodes that compute floats beside quantized tensors, with their reasons."""
-        arithmetic = self._options.arithmetic
-        *_, (_, fused) = each_pass(self._file.prune(), arithmetic)
         left = {node.outputs[0]: node for node in self._graph.nodes}
-        for name, reason in why_float(fused, arithmetic).items():
+        for name, reason in why_float(passed, self._options.arithmetic).items():
             if name in left:
                 yield f"{left[name]}: {reason}"
 
-    def _pass_counts(self) -> Iterator[tuple[str, int]]:
+    def _pass_counts(self, passed: Sequence[tuple[str, Graph]]) -> Iterator[tuple[str, int]]:
         """The names of the passes, and the numbers of nodes that they leave."""
-        graph = needed = self._file.prune()
-        for name, graph in each_pass(needed, self._options.arithmetic):
+        for name, graph in passed:
             yield name, len(graph.nodes)
-        graph, _ = split_constants(graph)
+        graph, _ = split_constants(passed[-1][1])
         for run in PASSES_OF_SHAPES:
             graph = run(graph, self._avals.of_graph)
             yield run.__name__, len(graph.nodes)

@@ -9,7 +9,8 @@ from jax import Array
 
 import dmlax
 from dmlax._add_multiply.api import ADD
-from dmlax._attention.call import ATTENTION, has_kernels
+from dmlax._attention.call import ATTENTION
+from dmlax._compile import has_kernels
 from dmlax._core.requantize import Arithmetic
 from dmlax._layer_normalization.call import LAYER_NORMALIZATION
 from dmlax._layer_normalization.plan import LayerNormalization
