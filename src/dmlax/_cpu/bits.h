@@ -20,22 +20,23 @@ inline void for_each_run(uint64_t mask, const Run& run) {
   }
 }
 
-// Packs the bytes that a mask selects.
-[[maybe_unused]] inline void copy_runs(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
-  for_each_run(mask, [&](int first, int count) {
-    __builtin_memcpy(output, bytes + first, static_cast<size_t>(count));
-    output += count;
-  });
-}
-
-// Stores the indices of set bits, counted from `first`. Returns how many.
-[[maybe_unused]] inline int64_t store_each_set_bit(uint64_t word, uint32_t first, uint32_t* index) {
-  uint32_t* next = index;
-  for (; word != 0; word &= word - 1) {
-    *next++ = first + static_cast<uint32_t>(__builtin_ctzll(word));
+// The operations on masks of a set that has no instructions for them.
+struct ScalarBits {
+  static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
+    for_each_run(mask, [&](int first, int count) {
+      __builtin_memcpy(output, bytes + first, static_cast<size_t>(count));
+      output += count;
+    });
   }
-  return next - index;
-}
+
+  static int64_t store_set_bits(uint64_t word, uint32_t first, uint32_t* index) {
+    uint32_t* next = index;
+    for (; word != 0; word &= word - 1) {
+      *next++ = first + static_cast<uint32_t>(__builtin_ctzll(word));
+    }
+    return next - index;
+  }
+};
 
 // Copies few bytes without a call. The last copies may overlap.
 [[maybe_unused]] inline void copy_short(uint8_t* to, const uint8_t* from, int64_t bytes) {

@@ -50,7 +50,8 @@ struct Call {
 // The kernels of a handler that needs none.
 struct NoKernels {};
 
-inline const NoKernels* choose(const NoKernels*) {
+template <>
+inline const NoKernels* chosen_kernels() {
   static constexpr NoKernels kernels;
   return &kernels;
 }

@@ -23,10 +23,35 @@ Isa chosen_isa();
 // The error of a handler if `chosen_isa` is `none`.
 constexpr char kNoInstructionSet[] = "DMLAX_NATIVE_ISA names no instruction set of this CPU";
 
-// An operator's kernels of the chosen set, or null; choose_kernels.h defines `choose`.
+// The tables of the kernels of every set, which simd/interface.h declares for the kernels.
+#define DMLAX_ISA(name, ...)            \
+  DMLAX_IF_BUILT(                       \
+      name, namespace name {            \
+        template <typename Kernels>     \
+        struct Table {                  \
+          static const Kernels kernels; \
+        };                              \
+      })
+#include "dmlax/_cpu/isas.def"
+
+// An operator's kernels of the chosen set, or null. CMake compiles kernels that multiply once for
+// each instruction set. It compiles the others once for each SIMD header; DMLAX_BYTES_<name> names
+// the set that has them.
 template <typename Kernels>
 const Kernels* chosen_kernels() {
-  return choose(static_cast<const Kernels*>(nullptr));
+  constexpr bool kMultiplies = requires { &Kernels::products_per_ns; };
+  switch (chosen_isa()) {
+#define DMLAX_ISA(name, ...)                                                                  \
+  DMLAX_IF_BUILT(                                                                             \
+      name,                                                                                   \
+      case Isa::                                                                              \
+          name : if constexpr (kMultiplies) { return &name::Table<Kernels>::kernels; } else { \
+            return &DMLAX_BYTES_##name::Table<Kernels>::kernels;                              \
+          })
+#include "dmlax/_cpu/isas.def"
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace dmlax

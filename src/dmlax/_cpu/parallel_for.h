@@ -28,9 +28,9 @@ inline int64_t tasks_of(double ns, int64_t threads) {
 
 // Runs task(0) to task(count - 1) once, in any order, and returns when all are done. `task` must
 // not throw. The calling thread takes tasks too, so busy threads delay nothing, and a thread that
-// comes late finds nothing to do.
+// comes late finds nothing to do. Without a pool the calling thread runs all tasks.
 template <typename Task>
-void parallel_for(xla::ffi::ThreadPool& pool, int64_t count, const Task& task) {
+void parallel_for(xla::ffi::ThreadPool* pool, int64_t count, const Task& task) {
   struct Shared {
     const Task* task;
     int64_t count;
@@ -64,7 +64,8 @@ void parallel_for(xla::ffi::ThreadPool& pool, int64_t count, const Task& task) {
       finished.wait(lock, [&] { return is_done(); });
     }
   };
-  const int64_t helpers = std::min<int64_t>(pool.num_threads(), count) - 1;
+  const int64_t threads = pool == nullptr ? 1 : pool->num_threads();
+  const int64_t helpers = std::min(threads, count) - 1;
   if (helpers <= 0) {
     for (int64_t i = 0; i < count; ++i) task(i);
     return;
@@ -74,17 +75,20 @@ void parallel_for(xla::ffi::ThreadPool& pool, int64_t count, const Task& task) {
   shared->task = &task;
   shared->count = count;
   for (int64_t i = 0; i < helpers; ++i) {
-    pool.Schedule([shared] { shared->take(false); });
+    pool->Schedule([shared] { shared->take(false); });
   }
   shared->take(true);
   shared->wait();
 }
 
-// As `parallel_for`; without a pool the calling thread runs all tasks.
+// As `parallel_for`. Returns whether all tasks returned true.
 template <typename Task>
-void parallel_for(xla::ffi::ThreadPool* pool, int64_t count, const Task& task) {
-  if (pool != nullptr) return parallel_for(*pool, count, task);
-  for (int64_t i = 0; i < count; ++i) task(i);
+bool parallel_all(xla::ffi::ThreadPool* pool, int64_t count, const Task& task) {
+  std::atomic<bool> good{true};
+  parallel_for(pool, count, [&](int64_t i) {
+    if (!task(i)) good = false;
+  });
+  return good;
 }
 
 // Calls run(first, last) for ranges that make up 0 to `count`.
@@ -93,7 +97,7 @@ void parallel_for_ranges(xla::ffi::ThreadPool& pool, int64_t count, const tuning
                          const Run& run) {
   if (count <= sharing.serial) return run(0, count);
   const int64_t chunk = sharing.chunk;
-  parallel_for(pool, (count + chunk - 1) / chunk,
+  parallel_for(&pool, (count + chunk - 1) / chunk,
                [&](int64_t i) { run(i * chunk, std::min(count, (i + 1) * chunk)); });
 }
 

@@ -123,7 +123,7 @@ void run_phases(xla::ffi::ThreadPool* pool, const std::array<PhaseTasks, phases>
       }
     }
   };
-  parallel_for(*pool, threads, take_all);
+  parallel_for(pool, threads, take_all);
 }
 
 }  // namespace dmlax

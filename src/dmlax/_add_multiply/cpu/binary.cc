@@ -6,14 +6,8 @@
 #include "dmlax/_add_multiply/cpu/kernels.h"
 #include "dmlax/_cpu/broadcast.h"
 #include "dmlax/_cpu/ffi.h"
-#include "dmlax/_cpu/fixed_point.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE BinaryKernels
-#define DMLAX_KERNELS binary_kernels
-#include "dmlax/_cpu/choose_kernels.h"
-
 namespace {
 
 enum Operand { kA, kB, kAScale, kBScale, kOutputScale, kAZero, kBZero, kOutputZero, kOperands };

@@ -189,7 +189,7 @@ void run(const BinaryParams& params, const BinarySpan& span) {
 
 }  // namespace
 
-extern const BinaryKernels binary_kernels;
-const BinaryKernels binary_kernels = {.add = run<Sum>, .multiply = run<Product>};
+template <>
+const BinaryKernels Table<BinaryKernels>::kernels = {.add = run<Sum>, .multiply = run<Product>};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

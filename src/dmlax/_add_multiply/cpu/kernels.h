@@ -12,7 +12,7 @@ struct ByteTensor {
   uint32_t scale;  // bits of a float32
 };
 
-// A sum in fixed point (fixed_point.h).
+// A sum in fixed point (requantize.h).
 struct FixedSum {
   int32_t not_near_tie;  // mask of fractions far from a tie; 0 if the error may be too large
   float a_factor, b_factor, origin;

@@ -17,7 +17,8 @@ void look_up(const uint8_t* table, const uint8_t* input, int64_t count, uint8_t*
 
 }  // namespace
 
-extern const LookupKernels lookup_kernels;
-const LookupKernels lookup_kernels = {.per_ns = Simd::kTuning.look_ups_per_ns, .look_up = look_up};
+template <>
+const LookupKernels Table<LookupKernels>::kernels = {.per_ns = Simd::kTuning.look_ups_per_ns,
+                                                     .look_up = look_up};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,13 +1,8 @@
 // The handler of the lookup: it checks its operands and runs the kernel.
-#include "dmlax/_cpu/ffi.h"
 #include "dmlax/_byte_lookup/cpu/kernels.h"
+#include "dmlax/_cpu/ffi.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE LookupKernels
-#define DMLAX_KERNELS lookup_kernels
-#include "dmlax/_cpu/choose_kernels.h"
-
 namespace {
 
 constexpr int64_t kEntries = 256;

@@ -15,12 +15,8 @@ thread_local Scratch shared_scratch;  // the calling thread's; all threads read 
 thread_local Scratch input_scratch, output_scratch;
 thread_local Scratch task_scratch, padded_scratch;
 
-struct RowSchedule {
-  const ConvProblem& problem;
-  const ConvShape& shape = problem.shape;
+struct RowSchedule : ConvCall {
   const RowLayout& rows = problem.rows;
-  const ConvolutionKernels& kernels;
-  const ConvBuffers& buffers;
 
   int64_t pixels() const { return shape.images * shape.output_pixels; }
   int64_t steps() const { return rows.images * steps_of_image(rows); }
@@ -35,11 +31,11 @@ struct RowSchedule {
            outputs * kernels.requantize_row_ns;
   }
 
-  bool run(xla::ffi::ThreadPool& pool) const {
+  bool run() const {
     const int64_t threads = pool.num_threads();
     const bool alone = threads <= 1 || time() < tuning::kSharedProductNs;
     Operands operands;
-    const bool good = take_memory(operands) && run_tasks(operands, alone ? 1 : threads, pool);
+    const bool good = take_memory(operands) && run_tasks(operands, alone ? 1 : threads);
     shared_scratch.give_back();
     padded_scratch.give_back();
     return good;
@@ -83,7 +79,7 @@ struct RowSchedule {
     return operands.panels != nullptr && operands.input != nullptr;
   }
 
-  bool run_tasks(const Operands& operands, int64_t threads, xla::ffi::ThreadPool& pool) const {
+  bool run_tasks(const Operands& operands, int64_t threads) const {
     const TaskGrid parts = divide(threads);
     const int64_t copies = lines() == 0 ? 0 : (lines() + lines_of_copy() - 1) / lines_of_copy();
     const int64_t tasks = parts.count();
@@ -147,12 +143,7 @@ struct RowSchedule {
   }
 };
 
-struct LineSchedule {
-  const ConvProblem& problem;
-  const ConvShape& shape = problem.shape;
-  const ConvolutionKernels& kernels;
-  const ConvBuffers& buffers;
-
+struct LineSchedule : ConvCall {
   bool is_small() const {
     const double pixels = static_cast<double>(shape.images * shape.output_pixels * blocks());
     const double columns = static_cast<double>(tap_quads(shape) * (shape.width.kernel + 2));
@@ -160,29 +151,25 @@ struct LineSchedule {
            tuning::kSharedProductNs;
   }
 
-  bool run(xla::ffi::ThreadPool& pool) const {
+  bool run() const {
     const int64_t lines = shape.images * shape.height.output;
     const int64_t threads = is_small() ? 1 : pool.num_threads();
     const TaskGrid parts = divide(lines, threads);
-    std::atomic<bool> good{true};
-    parallel_for(threads == 1 ? nullptr : &pool, parts.count(), [&](int64_t task) {
+    return parallel_all(threads == 1 ? nullptr : &pool, parts.count(), [&](int64_t task) {
       const int64_t part = task % parts.rows, block = task / parts.rows;
       const int64_t first = block * blocks() / parts.panels;
       const int64_t last = (block + 1) * blocks() / parts.panels;
-      const bool done =
-          task_scratch.borrow(line_scratch_bytes(shape, last - first), [&](uint8_t* memory) {
-            kernels.multiply_lines(problem, {.input = buffers.input,
-                                             .filter = buffers.filter,
-                                             .output = buffers.output,
-                                             .scratch = memory,
-                                             .first_line = part * lines / parts.rows,
-                                             .last_line = (part + 1) * lines / parts.rows,
-                                             .first_block = first,
-                                             .last_block = last});
-          });
-      if (!done) good = false;
+      return task_scratch.borrow(line_scratch_bytes(shape, last - first), [&](uint8_t* memory) {
+        kernels.multiply_lines(problem, {.input = buffers.input,
+                                         .filter = buffers.filter,
+                                         .output = buffers.output,
+                                         .scratch = memory,
+                                         .first_line = part * lines / parts.rows,
+                                         .last_line = (part + 1) * lines / parts.rows,
+                                         .first_block = first,
+                                         .last_block = last});
+      });
     });
-    return good;
   }
 
  private:
@@ -200,30 +187,28 @@ struct LineSchedule {
   int64_t blocks() const { return (shape.output_channels + kPanelWidth - 1) / kPanelWidth; }
 };
 
-// Calls run(part, buffers) for parts of at most `most` images. Returns false as soon as a call
+// Calls run(problem, call) for parts of at most `most` images. Returns false as soon as a call
 // does.
 template <typename Run>
-bool for_each_part(const ConvProblem& problem, const ConvBuffers& buffers, int64_t most,
-                   const Run& run) {
-  const ConvShape& shape = problem.shape;
+bool for_each_part(const ConvCall& call, int64_t most, const Run& run) {
+  const ConvShape& shape = call.shape;
   const int64_t count = std::clamp<int64_t>(most, 1, shape.images);
   for (int64_t first = 0; first < shape.images; first += count) {
-    ConvProblem part = problem;
+    ConvProblem part = call.problem;
     part.shape.images = std::min(count, shape.images - first);
-    const int64_t output = first * shape.output_elements * output_bytes(problem);
-    if (!run(part, {.input = buffers.input + first * shape.input_elements,
-                    .filter = buffers.filter,
-                    .output = static_cast<uint8_t*>(buffers.output) + output})) {
-      return false;
-    }
+    const int64_t output = first * shape.output_elements * output_bytes(part);
+    const ConvBuffers images = {.input = call.buffers.input + first * shape.input_elements,
+                                .filter = call.buffers.filter,
+                                .output = static_cast<uint8_t*>(call.buffers.output) + output};
+    if (!run(part, ConvCall{part, call.kernels, images, call.pool})) return false;
   }
   return true;
 }
 
 // A row of A is a pixel, a column of B an output channel.
-bool run_product(const ConvProblem& problem, const ConvBuffers& buffers,
-                 xla::ffi::ThreadPool& pool) {
-  const ConvShape& shape = problem.shape;
+bool run_product(const ConvCall& call) {
+  const ConvShape& shape = call.shape;
+  const ConvBuffers& buffers = call.buffers;
   ProductProblem product = {};
   product.shape = {.rows = shape.images * shape.output_pixels,
                    .depth = shape.depth,
@@ -237,8 +222,8 @@ bool run_product(const ConvProblem& problem, const ConvBuffers& buffers,
   product.a = buffers.input;
   product.b = reinterpret_cast<const uint8_t*>(buffers.filter);
   product.output = buffers.output;
-  product.requantize = problem.requantize;  // its offsets include the input zero point's terms
-  return run_products({product}, pool);
+  product.requantize = call.problem.requantize;  // its offsets include the input zero point's terms
+  return run_products({product}, call.pool);
 }
 
 void count_rows(ConvProblem& problem) {
@@ -251,23 +236,20 @@ void count_rows(ConvProblem& problem) {
 }
 
 // Runs as many images at once as keep padded copies within their memory.
-bool run_rows(const ConvProblem& problem, const ConvolutionKernels& kernels,
-              const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
+bool run_rows(const ConvCall& call) {
+  const ConvProblem& problem = call.problem;
   const int64_t most =
-      problem.rows.padded ? tuning::kPaddedImages / problem.padded.image : problem.shape.images;
-  return for_each_part(problem, buffers, most, [&](ConvProblem& part, const ConvBuffers& images) {
+      problem.rows.padded ? tuning::kPaddedImages / problem.padded.image : call.shape.images;
+  return for_each_part(call, most, [&](ConvProblem& part, const ConvCall& images) {
     count_rows(part);
-    return RowSchedule{.problem = part, .kernels = kernels, .buffers = images}.run(pool);
+    return RowSchedule{images}.run();
   });
 }
 
-bool run_path(const ConvProblem& problem, const ConvolutionKernels& kernels,
-              const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
-  if (problem.path == Path::kProduct) return run_product(problem, buffers, pool);
-  if (problem.path == Path::kLines) {
-    return LineSchedule{.problem = problem, .kernels = kernels, .buffers = buffers}.run(pool);
-  }
-  return run_rows(problem, kernels, buffers, pool);
+bool run_path(const ConvCall& call) {
+  if (call.problem.path == Path::kProduct) return run_product(call);
+  if (call.problem.path == Path::kLines) return LineSchedule{call}.run();
+  return run_rows(call);
 }
 
 // Does what `transpose` does, for int32.
@@ -281,12 +263,7 @@ void transpose_int32(int32_t* target, int64_t target_stride, const int32_t* sour
 }
 
 // Copies images between channels first and channels last.
-struct Transposition {
-  const ConvProblem& problem;
-  const ConvShape& shape = problem.shape;
-  const ConvolutionKernels& kernels;
-  xla::ffi::ThreadPool& pool;
-
+struct Transposition : ConvCall {
   void input(uint8_t* target, const uint8_t* source) const {
     const int64_t channels = shape.input_channels, pixels = shape.input_elements / channels;
     for_each_range(pixels, channels, [&](int64_t image, int64_t first, int64_t count) {
@@ -326,39 +303,36 @@ struct Transposition {
 };
 
 // Transposes the input, the output or both.
-bool run_transposed(const ConvProblem& problem, const ConvolutionKernels& kernels,
-                    const ConvBuffers& buffers, xla::ffi::ThreadPool& pool, bool input,
-                    bool output) {
-  const ConvShape& shape = problem.shape;
-  const Transposition transposition{.problem = problem, .kernels = kernels, .pool = pool};
-  ConvBuffers last = buffers;
+bool run_transposed(const ConvCall& call, bool input, bool output) {
+  const ConvShape& shape = call.shape;
+  const Transposition transposition{call};
+  ConvCall last = call;
   if (input) {
     uint8_t* copies = input_scratch.take(shape.images * shape.input_elements);
     if (copies == nullptr) return false;
-    transposition.input(copies, buffers.input);
-    last.input = copies;
+    transposition.input(copies, call.buffers.input);
+    last.buffers.input = copies;
   }
-  if (!output) return run_path(problem, kernels, last, pool);
-  last.output = output_scratch.take(shape.images * shape.output_elements * output_bytes(problem));
-  if (last.output == nullptr || !run_path(problem, kernels, last, pool)) return false;
-  transposition.output(buffers.output, last.output);
+  if (!output) return run_path(last);
+  void*& copies = last.buffers.output;
+  copies = output_scratch.take(shape.images * shape.output_elements * output_bytes(call.problem));
+  if (copies == nullptr || !run_path(last)) return false;
+  transposition.output(call.buffers.output, copies);
   return true;
 }
 
 }  // namespace
 
-bool run_channels_last(const ConvProblem& problem, const ConvolutionKernels& kernels,
-                       const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
-  const ConvShape& shape = problem.shape;
+bool run_channels_last(const ConvCall& call) {
+  const ConvShape& shape = call.shape;
   const bool input = !shape.input_last && shape.height.size * shape.width.size > 1;
   const bool output = !shape.output_last && shape.output_pixels > 1;
-  if (!input && !output) return run_path(problem, kernels, buffers, pool);
-  const int64_t image = shape.input_elements + shape.output_elements * output_bytes(problem);
-  const bool good =
-      for_each_part(problem, buffers, tuning::kTransposedImages / image,
-                    [&](const ConvProblem& part, const ConvBuffers& images) {
-                      return run_transposed(part, kernels, images, pool, input, output);
-                    });
+  if (!input && !output) return run_path(call);
+  const int64_t image = shape.input_elements + shape.output_elements * output_bytes(call.problem);
+  const bool good = for_each_part(call, tuning::kTransposedImages / image,
+                                  [&](const ConvProblem&, const ConvCall& images) {
+                                    return run_transposed(images, input, output);
+                                  });
   input_scratch.give_back();
   output_scratch.give_back();
   return good;

@@ -1,18 +1,11 @@
 // The handler of both convolutions: it checks its operands and runs the kernels.
 #include "dmlax/_convolution/cpu/layout.h"
 #include "dmlax/_convolution/cpu/schedule.h"
-#include "dmlax/_cpu/ffi.h"
-#include "dmlax/_cpu/multipliers.h"
+#include "dmlax/_cpu/product/operands.h"
 #include "dmlax/_cpu/scratch.h"
 #include "dmlax/_cpu/sizes.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE ConvolutionKernels
-#define DMLAX_KERNELS convolution_kernels
-#define DMLAX_KERNELS_MULTIPLY
-#include "dmlax/_cpu/choose_kernels.h"
-
 namespace {
 
 enum Operand {
@@ -217,10 +210,8 @@ uint32_t sum_of(const int8_t* row, int64_t depth) {
 }
 
 // Reads the operands of one call of a batch.
-class Reader {
- public:
-  Reader(const Batch& batch, const Operands& inputs, const Attributes& attributes, int64_t call)
-      : batch_(batch), inputs_(inputs), attributes_(attributes), call_(call) {}
+struct Reader : OperandReader<kOperands> {
+  const Attributes& attributes;
 
   ConvBuffers buffers(void* output) const {
     return {
@@ -230,50 +221,20 @@ class Reader {
   void read(ConvProblem& problem, Constants& constants) const {
     const ConvShape& shape = problem.shape;
     RequantizeParams& params = problem.requantize;
-    const int32_t input_zero = zero_point(kInputZero, 0, shape.input_signed);
+    const int32_t input_zero = zero_point(kInputZero, shape.input_signed);
     problem.layout.padding = static_cast<uint8_t>(input_zero);
-    params.output_zero = zero_point(kOutputZero, 0, params.output_signed);
-    params.input_scale = elements<uint32_t>(kInputScale);
-    params.filter_scale = elements<uint32_t>(kFilterScale);
-    params.output_scale = elements<uint32_t>(kOutputScale);
-    params.filter_scales = count_of(inputs_[kFilterScale]);
-    constants.filter_zero = filter_zeros(shape.output_channels);
+    constants.filter_zero =
+        filter_zeros(kFilterZero, shape.output_channels, attributes.filter_unsigned ? -128 : 0);
     params.filter_zero = constants.filter_zero.empty() ? nullptr : constants.filter_zero.data();
     add_offsets(constants, shape,
                 static_cast<uint32_t>(input_zero + (shape.input_signed ? 128 : 0)));
     params.offset = constants.offset.data();
     if (!params.quantized) return;
-    constants.multipliers.fill(
-        {params.input_scale, params.filter_scale, params.output_scale, params.filter_scales},
-        shape.output_channels, attributes_.exact);
-    set_multipliers(params, constants.multipliers, attributes_.exact);
+    read_scales(kInputScale, shape.output_channels, attributes.exact, params,
+                constants.multipliers);
   }
 
  private:
-  template <typename T>
-  const T* elements(Operand operand) const {
-    return batch_.elements_of<T>(inputs_[operand], call_);
-  }
-
-  int32_t zero_point(Operand operand, int64_t channel, bool is_signed) const {
-    const uint8_t* zeros = elements<uint8_t>(operand);
-    return zeros == nullptr ? 0 : byte_value(zeros[channel], is_signed);
-  }
-
-  // The packed filter's zero points, which are signed; empty if all are 0.
-  std::vector<int32_t> filter_zeros(int64_t channels) const {
-    const int64_t count = count_of(inputs_[kFilterZero]) > 1 ? channels : 1;
-    const bool is_signed = is_signed_byte(inputs_[kFilterZero]);
-    std::vector<int32_t> zeros(static_cast<size_t>(count));
-    for (int64_t k = 0; k < count; ++k) {
-      zeros[k] = zero_point(kFilterZero, k, is_signed) - (attributes_.filter_unsigned ? 128 : 0);
-    }
-    if (std::all_of(zeros.begin(), zeros.end(), [](int32_t zero) { return zero == 0; })) return {};
-    zeros.resize(static_cast<size_t>(channels), int32_t{zeros[0]});
-    zeros.resize(static_cast<size_t>(channels + kPanelWidth));
-    return zeros;
-  }
-
   // The kernels multiply unsigned inputs by signed filters. The offsets add, modulo 2^32, the bias
   // and the terms of (x - input_zero) * (w - filter_zero) that these products lack.
   void add_offsets(Constants& constants, const ConvShape& shape, uint32_t input_zero) const {
@@ -295,11 +256,6 @@ class Reader {
       add_wrapping(offset[k], factor * static_cast<uint32_t>(constants.filter_zero[k]));
     }
   }
-
-  const Batch& batch_;
-  const Operands& inputs_;
-  const Attributes& attributes_;
-  int64_t call_;
 };
 
 // --- running -----------------------------------------------------------------------------
@@ -325,7 +281,7 @@ bool run_call(ConvProblem problem, const Call<ConvolutionKernels>& call, const R
     if (buffers.filter == nullptr) return false;
   }
   const auto& run = problem.path == Path::kPlanes ? run_planes : run_channels_last;
-  const bool done = run(problem, call.kernels, buffers, call.pool);
+  const bool done = run({problem, call.kernels, buffers, call.pool});
   unpacked_filter.give_back();
   return done;
 }
@@ -340,7 +296,7 @@ Outcome run_calls(ConvProblem& problem, const Call<ConvolutionKernels>& call, co
   if (!is_product_within({problem.shape.images, image}, kMostImage)) return no_memory();
   const int64_t bytes = static_cast<int64_t>(output.size_bytes()) / calls;
   for (int64_t i = 0; i < calls; ++i) {
-    const Reader reader(batch, inputs, attributes, i);
+    const Reader reader{{batch, inputs, i}, attributes};
     if (!run_call(problem, call, reader, data_of<uint8_t>(output) + i * bytes)) return no_memory();
   }
   return {};

@@ -1,5 +1,4 @@
-// The convolution's kernels, compiled once for each instruction set. Functions of headers have
-// internal linkage, so that the linker never takes one from another instruction set.
+// The convolution's kernels, compiled once for each instruction set.
 
 #include "dmlax/_convolution/cpu/depthwise.h"
 #include "dmlax/_convolution/cpu/lines.h"
@@ -92,7 +91,7 @@ constexpr ConvolutionKernels all_kernels() {
 
 }  // namespace
 
-extern const ConvolutionKernels convolution_kernels;
-const ConvolutionKernels convolution_kernels = all_kernels<Simd>();
+template <>
+const ConvolutionKernels Table<ConvolutionKernels>::kernels = all_kernels<Simd>();
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

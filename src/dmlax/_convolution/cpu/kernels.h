@@ -10,7 +10,7 @@
 // channels, so that the filter is packed and not the image (`RowLayout`).
 #pragma once
 
-#include "dmlax/_cpu/gemm/prepared_panels.h"
+#include "dmlax/_cpu/gemm/shape.h"
 #include "dmlax/_cpu/requantize.h"
 
 namespace dmlax {

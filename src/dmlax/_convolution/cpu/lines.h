@@ -126,9 +126,9 @@ struct Line {
       const int64_t count = least(outputs - i, kPixelsTogether);
       alignas(64) int32_t sums[kPixelsTogether][kPanelWidth], tap_sums[kPanelWidth];
       for (int64_t pixel = 0; pixel < count; ++pixel, taps += width.stride * column_bytes()) {
-        multiply(taps, sums[pixel]);
+        multiply<false>(taps, sums[pixel]);
         if (channels.filter_zero == nullptr) continue;
-        sum_taps(taps, tap_sums);
+        multiply<true>(taps, tap_sums);
         channels.subtract_zero_points(tap_sums, sums[pixel]);
       }
       store_pixels(channels, sums[0], count, range.output, at, step);
@@ -363,14 +363,19 @@ struct Line {
     }
   }
 
+  // Multiplies taps by the weights, or by ones. Rows past the kernel are zeros.
+  template <bool by_ones>
   void multiply(const uint8_t* taps, int32_t* sums) const {
     const Axis& width = problem.shape.width;
     const int64_t bytes = column_bytes(), step = width.dilation * bytes;
+    const auto ones = S::broadcast(S::kWordsOfQuad == 1 ? 0x01010101 : 0x00010001);
     constexpr int kAtOnce = 4;  // vectors
     for (int j = 0; j < vectors(); j += kAtOnce) {
       typename S::Int32s a[kAtOnce];
 #pragma GCC unroll 4
-      for (int v = 0; v < kAtOnce; ++v) a[v] = S::load(block.offset + (j + v) * S::kLanes);
+      for (int v = 0; v < kAtOnce; ++v) {
+        a[v] = by_ones ? S::broadcast(0) : S::load(block.offset + (j + v) * S::kLanes);
+      }
       const uint8_t* from = taps + j * 4 * S::kLanes;
       const uint8_t* weight = weights + j * 4 * S::kLanes;
       for (int64_t column = 0; column < width.kernel; ++column, from += step, weight += bytes) {
@@ -378,29 +383,13 @@ struct Line {
 #pragma GCC unroll 4
           for (int v = 0; v < kAtOnce; ++v) {
             const int64_t lanes = at + v * 4 * S::kLanes;
-            S::multiply_words(a[v], S::load(from + lanes), S::load(weight + lanes));
+            S::multiply_words(a[v], S::load(from + lanes),
+                              by_ones ? ones : S::load(weight + lanes));
           }
         }
       }
 #pragma GCC unroll 4
       for (int v = 0; v < kAtOnce; ++v) S::store(sums + (j + v) * S::kLanes, a[v]);
-    }
-  }
-
-  // Rows past the kernel are zeros.
-  void sum_taps(const uint8_t* taps, int32_t* sums) const {
-    const Axis& width = problem.shape.width;
-    const int64_t bytes = column_bytes(), step = width.dilation * bytes;
-    const auto ones = S::broadcast(S::kWordsOfQuad == 1 ? 0x01010101 : 0x00010001);
-    for (int j = 0; j < vectors(); ++j) {
-      auto a = S::broadcast(0);
-      for (int64_t column = 0; column < width.kernel; ++column) {
-        const uint8_t* from = taps + column * step + j * 4 * S::kLanes;
-        for (int64_t at = 0; at < bytes; at += kQuadBytes) {
-          S::multiply_words(a, S::load(from + at), ones);
-        }
-      }
-      S::store(sums + j * S::kLanes, a);
     }
   }
 };

@@ -1,7 +1,6 @@
 #include "dmlax/_convolution/cpu/schedule.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "dmlax/_cpu/parallel_for.h"
 #include "dmlax/_cpu/scratch.h"
@@ -12,12 +11,8 @@ namespace {
 thread_local Scratch shared_scratch;  // the calling thread's planes; all threads read them
 thread_local Scratch task_scratch;
 
-struct PlaneSchedule {
-  const ConvProblem& problem;
-  const ConvShape& shape = problem.shape;
+struct PlaneSchedule : ConvCall {
   const PlaneLayout& layout = problem.layout;
-  const ConvolutionKernels& kernels;
-  const ConvBuffers& buffers;
 
   const uint8_t* input_of(int64_t image) const {
     return buffers.input + image * shape.input_elements;
@@ -78,35 +73,31 @@ struct PlaneSchedule {
   }
 
   // Depthwise: a task has some channels of one image.
-  bool by_channels(xla::ffi::ThreadPool* pool) const {
+  bool by_channels(bool alone) const {
     const int64_t rows = shape.output_channels, step = shape.output_last ? kBlockRows : 1;
-    const int64_t tasks = pool == nullptr ? 1 : tuning::kTasksOfThread * pool->num_threads();
+    const int64_t tasks = alone ? 1 : tuning::kTasksOfThread * pool.num_threads();
     const int64_t parts = std::max<int64_t>(1, tasks / shape.images);
     const int64_t even = ((rows + parts - 1) / parts + step - 1) / step * step;
     const int64_t fit =
         std::max<int64_t>(1, tuning::kDepthwisePlanes / (step * layout.plane)) * step;
     const int64_t count = std::min(even, fit), blocks = (rows + count - 1) / count;
-    std::atomic<bool> good{true};
-    parallel_for(pool, shape.images * blocks, [&](int64_t task) {
+    return parallel_all(alone ? nullptr : &pool, shape.images * blocks, [&](int64_t task) {
       const int64_t first = task % blocks * count;
-      if (!run_channels(task / blocks, first, std::min(rows, first + count))) good = false;
+      return run_channels(task / blocks, first, std::min(rows, first + count));
     });
-    return good;
   }
 
   // A task has one image or more.
-  bool by_images(xla::ffi::ThreadPool& pool, int64_t threads) const {
+  bool by_images(int64_t threads) const {
     const int64_t wanted = (2 * tuning::kPanelsOfTask + layout.panels - 1) / layout.panels;
     const int64_t count = std::max<int64_t>(1, std::min(wanted, shape.images / threads));
-    std::atomic<bool> good{true};
-    parallel_for(pool, (shape.images + count - 1) / count, [&](int64_t task) {
-      if (!run_images(task * count, std::min(shape.images, (task + 1) * count))) good = false;
+    return parallel_all(&pool, (shape.images + count - 1) / count, [&](int64_t task) {
+      return run_images(task * count, std::min(shape.images, (task + 1) * count));
     });
-    return good;
   }
 
   // Packs every image's planes into memory that all threads read. Returns null if there is none.
-  const uint8_t* pack_all(xla::ffi::ThreadPool& pool, int64_t threads) const {
+  const uint8_t* pack_all(int64_t threads) const {
     if (layout.direct) return buffers.input;
     uint8_t* packed = shared_scratch.take(shape.images * layout.image + kSlack);
     if (packed == nullptr) return nullptr;
@@ -122,8 +113,8 @@ struct PlaneSchedule {
   }
 
   // All threads pack every image and share its tiles.
-  bool by_tiles(xla::ffi::ThreadPool& pool, int64_t threads) const {
-    const uint8_t* packed = pack_all(pool, threads);
+  bool by_tiles(int64_t threads) const {
+    const uint8_t* packed = pack_all(threads);
     if (packed == nullptr) return false;
     const int64_t panels = shape.images * layout.panels, tasks = tuning::kTasksOfThread * threads;
     const int64_t enough = (panels + tuning::kPanelsOfTask - 1) / tuning::kPanelsOfTask;
@@ -131,11 +122,11 @@ struct PlaneSchedule {
     const int64_t row_blocks = (shape.rows + kBlockRows - 1) / kBlockRows;
     const bool uneven = shape.groups < threads && panels < tasks && panels % threads != 0;
     const int64_t row_parts = uneven ? std::min(row_blocks, threads) : 1;
-    std::atomic<bool> good{true};
-    parallel_for(pool, shape.groups * panel_parts * row_parts, [&](int64_t task) {
+    const int64_t count = shape.groups * panel_parts * row_parts;
+    const bool good = parallel_all(&pool, count, [&](int64_t task) {
       const int64_t row = task % row_parts, panel = task / row_parts % panel_parts;
       const int64_t last_block = (row + 1) * row_blocks / row_parts;
-      const bool done = task_scratch.borrow(scratch_bytes(problem.panel), [&](uint8_t* memory) {
+      return task_scratch.borrow(scratch_bytes(problem.panel), [&](uint8_t* memory) {
         TileRange range = tiles(packed, buffers.output, memory, task / row_parts / panel_parts);
         range.first_panel = panel * panels / panel_parts;
         range.last_panel = (panel + 1) * panels / panel_parts;
@@ -143,7 +134,6 @@ struct PlaneSchedule {
         range.last_row = std::min(shape.rows, last_block * kBlockRows);
         kernels.dense(problem, range);
       });
-      if (!done) good = false;
     });
     shared_scratch.give_back();
     return good;
@@ -165,22 +155,18 @@ struct PlaneSchedule {
     return time < tuning::kThreadWakeupNs + sharing;
   }
 
-  bool run(xla::ffi::ThreadPool& pool) const {
+  bool run() const {
     const int64_t threads = pool.num_threads();
     const bool alone = threads <= 1 || is_small();
-    if (is_depthwise(shape)) return by_channels(alone ? nullptr : &pool);
+    if (is_depthwise(shape)) return by_channels(alone);
     if (alone) return run_images(0, shape.images);
     const bool even = shape.images % threads == 0 || shape.images >= 4 * threads;
-    return even ? by_images(pool, threads) : by_tiles(pool, threads);
+    return even ? by_images(threads) : by_tiles(threads);
   }
 };
 
 }  // namespace
 
-bool run_planes(const ConvProblem& problem, const ConvolutionKernels& kernels,
-                const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
-  const PlaneSchedule schedule{.problem = problem, .kernels = kernels, .buffers = buffers};
-  return schedule.run(pool);
-}
+bool run_planes(const ConvCall& call) { return PlaneSchedule{call}.run(); }
 
 }  // namespace dmlax

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dmlax/_convolution/cpu/kernels.h"
-#include "dmlax/_cpu/gemm/panels.h"
+#include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/gemm/store.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {

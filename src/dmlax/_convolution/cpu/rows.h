@@ -248,7 +248,7 @@ struct RowKernels {
     rows.panel_bytes = rows.words * 4 * kPanelWidth;
     if (shape.panels) rows.panel_bytes = prepared_panels(shape).panel_bytes();
     rows.panels = (shape.rows + kPanelWidth - 1) / kPanelWidth;
-    rows.step = RowMicrokernel::rows_of_block<S>();
+    rows.step = RowMicrokernel::kRowsOfBlock<S>;
     rows.by_image = rows.padded && RowMicrokernel::kNeedsStride;
     const int64_t bytes = rows.padded ? padded.step : rows.row_bytes;
     const int64_t fit =

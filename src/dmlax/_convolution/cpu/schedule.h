@@ -12,13 +12,20 @@ struct ConvBuffers {
   void* output;
 };
 
+// What a convolution needs to run.
+struct ConvCall {
+  const ConvProblem& problem;
+  const ConvolutionKernels& kernels;
+  ConvBuffers buffers;
+  xla::ffi::ThreadPool& pool;
+  const ConvShape& shape = problem.shape;
+};
+
 // Runs Path::kPlanes. Returns false if there is no memory for its scratch.
-bool run_planes(const ConvProblem& problem, const ConvolutionKernels& kernels,
-                const ConvBuffers& buffers, xla::ffi::ThreadPool& pool);
+bool run_planes(const ConvCall& call);
 
 // Runs any other path. Operands whose channels come first are transposed before and after. Returns
 // false if there is no memory for its scratch.
-bool run_channels_last(const ConvProblem& problem, const ConvolutionKernels& kernels,
-                       const ConvBuffers& buffers, xla::ffi::ThreadPool& pool);
+bool run_channels_last(const ConvCall& call);
 
 }  // namespace dmlax

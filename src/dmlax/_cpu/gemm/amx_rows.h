@@ -13,6 +13,8 @@ class TileRowMicrokernel {
  public:
   static constexpr bool kNeedsStride = true;  // the distance between rows is constant
   template <typename S>
+  static constexpr int64_t kRowsOfBlock = kBlockRows;
+  template <typename S>
   static constexpr int64_t kMostRows = tuning::kTileRowBlocks * kBlockRows;
 
   // If rows have few words, all columns stay in the first cache, and the sums of a block do too.
@@ -31,11 +33,6 @@ class TileRowMicrokernel {
   static bool reads_taps(int64_t channels) {
     return channels % kKPack == 0 && words_of(channels) * kKPack == channels &&
            words_of_tile(channels / kKPack) >= tuning::kTileLeastWords;
-  }
-
-  template <typename S>
-  static constexpr int64_t rows_of_block() {
-    return kBlockRows;
   }
 
   template <typename S>

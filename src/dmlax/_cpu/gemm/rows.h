@@ -7,7 +7,6 @@
 #pragma once
 
 #include "dmlax/_cpu/bits.h"
-#include "dmlax/_cpu/fixed_point.h"
 #include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/requantize.h"
 #include "dmlax/_cpu/simd/transpose.h"
@@ -21,7 +20,7 @@ constexpr int64_t kStripWidth = S::kTuning.row_tile_vectors * S::kLanes;
 template <typename S>
 constexpr int64_t kWordBytes = 4 * kStripWidth<S>;  // a word of every column of a strip
 
-// Whether the set multiplies panels in the order of `gemm/prepared_panels.h` as they are.
+// Whether the set multiplies panels in the order of `PreparedPanels` as they are.
 template <typename S>
 constexpr bool reads_prepared_panels() {
   if constexpr (S::kMultipliesRows) {
@@ -62,19 +61,25 @@ inline void transpose_quads(const ColumnRows& rows, int64_t at, typename S::Int3
   S::transpose_words(block);
 }
 
+// Stores a quad of kLanes columns as words of their strip.
+template <typename S>
+inline void store_quad(const typename S::Int32s& quad, uint8_t* strip) {
+  if constexpr (S::kWordsOfQuad == 1) {
+    S::store(strip, quad);
+  } else {
+    typename S::Int32s words[S::kWordsOfQuad];
+    S::widen_columns(quad, words);
+    for (int w = 0; w < S::kWordsOfQuad; ++w) S::store(strip + w * kWordBytes<S>, words[w]);
+  }
+}
+
 // Packs kLanes quads of kLanes rows.
 template <typename S>
 inline void pack_block(const ColumnRows& rows, int64_t at, int64_t quads, uint8_t* strip) {
   typename S::Int32s block[S::kLanes];
   transpose_quads<S>(rows, at, block);
-  for (int q = 0; q < quads; ++q, strip += S::kWordsOfQuad * kWordBytes<S>) {
-    if constexpr (S::kWordsOfQuad == 1) {
-      S::store(strip, block[q]);
-    } else {
-      typename S::Int32s words[S::kWordsOfQuad];
-      S::widen_columns(block[q], words);
-      for (int w = 0; w < S::kWordsOfQuad; ++w) S::store(strip + w * kWordBytes<S>, words[w]);
-    }
+  for (int q = 0; q < quads; ++q) {
+    store_quad<S>(block[q], strip + q * S::kWordsOfQuad * kWordBytes<S>);
   }
 }
 
@@ -122,14 +127,7 @@ inline void pack_matrix(const uint8_t* matrix, int64_t stride, int64_t depth, in
     }
     for (int64_t column = 0; column < kPanelWidth && column < readable; column += S::kLanes) {
       const int64_t strip = column / kStripWidth<S>, within = column % kStripWidth<S>;
-      uint8_t* target = panel + (strip * quads + q) * kQuad + 4 * within;
-      if constexpr (S::kWordsOfQuad == 1) {
-        S::store(target, S::load(words + column));
-      } else {
-        typename S::Int32s pairs[S::kWordsOfQuad];
-        S::widen_columns(S::load(words + column), pairs);
-        for (int w = 0; w < S::kWordsOfQuad; ++w) S::store(target + w * kWordBytes<S>, pairs[w]);
-      }
+      store_quad<S>(S::load(words + column), panel + (strip * quads + q) * kQuad + 4 * within);
     }
   }
 }
@@ -399,14 +397,12 @@ struct VectorRowMicrokernel {
 
   // The rows, in whole tiles, that a panel multiplies at once.
   template <typename S>
-  static constexpr int64_t rows_of_block() {
-    return kBlockRows / S::kTuning.row_tile_rows * S::kTuning.row_tile_rows;
-  }
+  static constexpr int64_t kRowsOfBlock =
+      kBlockRows / S::kTuning.row_tile_rows * S::kTuning.row_tile_rows;
 
   // The most rows at once. More sums would leave the first cache before they are requantized.
   template <typename S>
-  static constexpr int64_t kMostRows =
-      kBlockRows / S::kTuning.row_tile_rows * S::kTuning.row_tile_rows;
+  static constexpr int64_t kMostRows = kRowsOfBlock<S>;
 
   // The rows at once if rows have so many words.
   template <typename S>

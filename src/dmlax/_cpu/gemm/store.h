@@ -2,7 +2,6 @@
 #pragma once
 
 #include "dmlax/_cpu/bits.h"
-#include "dmlax/_cpu/fixed_point.h"
 #include "dmlax/_cpu/requantize.h"
 #include "dmlax/_cpu/simd/interface.h"
 #include "dmlax/_cpu/simd/transpose.h"

@@ -1,9 +1,6 @@
-// Kernels of matrix products, compiled once for each instruction set. Functions of headers have
-// internal linkage, so that the linker never takes one from another instruction set.
+// Kernels of matrix products, compiled once for each instruction set.
 #include "dmlax/_cpu/product/kernels.h"
 
-#include "dmlax/_cpu/gemm/panels.h"
-#include "dmlax/_cpu/gemm/prepared_panels.h"
 #include "dmlax/_cpu/gemm/rows.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
@@ -52,7 +49,7 @@ template <typename S>
 struct RowProduct {
   static constexpr bool kInOrder = true, kAddsToTerms = true;
   static constexpr int64_t kRows = RowMicrokernel::kMostRows<S>;
-  static constexpr int64_t kRowStep = RowMicrokernel::rows_of_block<S>();
+  static constexpr int64_t kRowStep = RowMicrokernel::kRowsOfBlock<S>;
   RowMicrokernel microkernel;
 
   static int64_t rows_at_once(const ProductLayout& layout) {
@@ -690,14 +687,15 @@ void scale(const ProductProblem& problem, const ProductRange& range) {
 
 }  // namespace
 
-extern const ProductKernels product_kernels;
-const ProductKernels product_kernels = {.products_per_ns = Simd::kTuning.products_per_ns,
-                                        .requantize_row_ns = Simd::kTuning.requantize_row_ns,
-                                        .multiplies_rows = Simd::kMultipliesRows,
-                                        .reads_panels = reads_prepared_panels<Simd>(),
-                                        .most_unpacked = Microkernel::kMostUnpacked,
-                                        .multiplies_narrow_rows = Simd::kMultipliesNarrowRows,
-                                        .path = choose_path<Simd>,
-                                        .scale = scale};
+template <>
+const ProductKernels Table<ProductKernels>::kernels = {
+    .products_per_ns = Simd::kTuning.products_per_ns,
+    .requantize_row_ns = Simd::kTuning.requantize_row_ns,
+    .multiplies_rows = Simd::kMultipliesRows,
+    .reads_panels = reads_prepared_panels<Simd>(),
+    .most_unpacked = Microkernel::kMostUnpacked,
+    .multiplies_narrow_rows = Simd::kMultipliesNarrowRows,
+    .path = choose_path<Simd>,
+    .scale = scale};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

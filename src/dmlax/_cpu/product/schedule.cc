@@ -10,12 +10,6 @@
 #include "dmlax/_cpu/scratch.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE ProductKernels
-#define DMLAX_KERNELS product_kernels
-#define DMLAX_KERNELS_MULTIPLY
-#include "dmlax/_cpu/choose_kernels.h"
-
 namespace {
 
 namespace ffi = xla::ffi;

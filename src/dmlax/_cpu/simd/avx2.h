@@ -1,42 +1,22 @@
 // AVX2, and AVX-VNNI if the compiler's flags have it: vectors of 32 bytes.
-//
-// Bytes are interleaved within 128-bit lanes. Vector j of a panel's half h therefore holds, in lane
-// L, the columns 32 h + 16 L + 4 j to 32 h + 16 L + 4 j + 3. Packing four such vectors of sums to
-// bytes restores the order.
 #pragma once
 
-#include <immintrin.h>
-
 #include "dmlax/_cpu/bits.h"
-#include "dmlax/_cpu/fixed_point.h"
+#include "dmlax/_cpu/simd/x86.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-struct Simd : OptionalFeatures {
-  static constexpr tuning::InstructionSet kTuning = tuning::DMLAX_ISA_NAMESPACE;
-  static constexpr int kLanes = 8;
-  static constexpr int kVectorsPacked = 4;
-  static constexpr bool kMultipliesRows = true, kRequantizesRows = true;
+struct Simd : X86<Simd>, ScalarBits {
 #ifndef __AVXVNNI__
   static constexpr bool kMultipliesNarrowRows = true;
   struct Narrow;
 #endif
 
-  static constexpr int column_of(int vector, int lane) {
-    return vector / 4 * 32 + lane / 4 * 16 + vector % 4 * 4 + lane % 4;
-  }
-
   // --- int32
-
-  using Int32s = __m256i;
 
   static Int32s load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   static void store(void* p, Int32s v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
-  static Int32s broadcast(int32_t value) { return _mm256_set1_epi32(value); }
-  static Int32s add(Int32s a, Int32s b) { return _mm256_add_epi32(a, b); }
-  static Int32s subtract(Int32s a, Int32s b) { return _mm256_sub_epi32(a, b); }
-  static Int32s multiply(Int32s a, Int32s b) { return _mm256_mullo_epi32(a, b); }
 
   static void store_columns(int32_t* columns, int vector, Int32s v) {
     __m128i* low = reinterpret_cast<__m128i*>(columns + column_of(vector, 0));
@@ -45,54 +25,15 @@ struct Simd : OptionalFeatures {
     _mm_storeu_si128(high, _mm256_extracti128_si256(v, 1));
   }
 
-  static Int32s load_columns(const int32_t* columns, int vector) {
-    return _mm256_castps_si256(load_columns(reinterpret_cast<const float*>(columns), vector));
-  }
+  using X86::load_columns;
 
   static __m256 load_columns(const float* columns, int vector) {
     return _mm256_loadu2_m128(columns + column_of(vector, 4), columns + column_of(vector, 0));
   }
 
+#ifndef __AVXVNNI__
+
   // --- products
-
-  static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
-                              uint8_t* quad) {
-    const __m256i sign = _mm256_set1_epi8(static_cast<char>(flip));
-    for (int half = 0; half < 2; ++half, quad += 128, valid -= 32) {
-      __m256i r[4];
-      for (int i = 0; i < 4; ++i) {
-        r[i] = i < count ? _mm256_xor_si256(load_first(rows[i] + 32 * half, valid), sign)
-                         : _mm256_setzero_si256();
-      }
-      const __m256i low01 = _mm256_unpacklo_epi8(r[0], r[1]);
-      const __m256i low23 = _mm256_unpacklo_epi8(r[2], r[3]);
-      const __m256i high01 = _mm256_unpackhi_epi8(r[0], r[1]);
-      const __m256i high23 = _mm256_unpackhi_epi8(r[2], r[3]);
-      store(quad, _mm256_unpacklo_epi16(low01, low23));
-      store(quad + 32, _mm256_unpackhi_epi16(low01, low23));
-      store(quad + 64, _mm256_unpacklo_epi16(high01, high23));
-      store(quad + 96, _mm256_unpackhi_epi16(high01, high23));
-    }
-  }
-
-#ifdef __AVXVNNI__
-
-  struct Columns {
-    __m256i quads;
-    Columns() = default;
-    explicit Columns(const void* p) : quads(load(p)) {}
-  };
-
-  struct Weights {
-    __m256i quads;
-    explicit Weights(int32_t word) : quads(_mm256_set1_epi32(word)) {}
-  };
-
-  static void multiply_add(Int32s& sums, const Columns& columns, const Weights& weights) {
-    sums = _mm256_dpbusd_avx_epi32(sums, columns.quads, weights.quads);
-  }
-
-#else
 
   // 16-bit pairs: sums of two byte products saturate 16 bits, while sums of two 16-bit products fit
   // 32.
@@ -122,19 +63,9 @@ struct Simd : OptionalFeatures {
 
   // Lane i of vector j becomes lane j of vector i.
   static void transpose_words(Int32s* v) {
-    __m256i a[8], b[8];
-#pragma GCC unroll 4
-    for (int i = 0; i < 8; i += 2) {
-      a[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
-      a[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
-    }
+    __m256i b[8];
 #pragma GCC unroll 2
-    for (int i = 0; i < 8; i += 4) {
-      b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);
-      b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
-      b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
-      b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
-    }
+    for (int i = 0; i < 8; i += 4) transpose_lanes(v + i, b + i);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       v[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
@@ -143,12 +74,6 @@ struct Simd : OptionalFeatures {
   }
 
 #ifdef __AVXVNNI__
-
-  static constexpr int kWordsOfQuad = 1;
-
-  static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
-    sums = _mm256_dpbusd_avx_epi32(sums, row, columns);
-  }
 
   static void pack_row(uint8_t* target, const uint8_t* source, int64_t bytes, uint8_t flip) {
     for (int64_t i = 0; i < bytes; ++i) target[i] = source[i] ^ flip;
@@ -210,34 +135,7 @@ struct Simd : OptionalFeatures {
 
 #endif
 
-  template <bool fixed = false>
-  static void store_bytes_in_order(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
-                                   bool is_signed, int64_t count = kPackedBytes) {
-    const __m256i order = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
-    const __m256i packed = pack_bytes<fixed>(rounded, zero_point, is_signed);
-    store_first_bytes(bytes, _mm256_permutevar8x32_epi32(packed, order), count);
-  }
-
   // --- requantization
-
-  using Floats = __m256;
-
-  static Floats broadcast_float(float value) { return _mm256_set1_ps(value); }
-  static Floats load_floats(const float* p) { return _mm256_loadu_ps(p); }
-  static void store_floats(float* p, Floats v) { _mm256_storeu_ps(p, v); }
-  static Floats divide(Floats a, Floats b) { return _mm256_div_ps(a, b); }
-
-  static Floats clamp(Floats v, Floats low, Floats high) {
-    return _mm256_min_ps(_mm256_max_ps(v, low), high);
-  }
-
-  static Floats estimate(Int32s sums, Floats factor, Floats low, Floats high) {
-    return clamp(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor), low, high);
-  }
-
-  static Int32s round_product(Int32s sums, Floats factor) {
-    return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor));
-  }
 
   class NearTies {
    public:
@@ -251,61 +149,18 @@ struct Simd : OptionalFeatures {
     Int32s bits_, least_ = _mm256_set1_epi32(-1);
   };
 
-  static Int32s fixed_integer(Floats number, NearTies& near_ties) {
-    const __m256i fixed = _mm256_castps_si256(number);
-    near_ties.add(fixed);
-    return _mm256_srai_epi32(fixed, kFixedShift);
-  }
+  static Int32s nearest(Floats v) { return _mm256_cvtps_epi32(v); }  // by the control word
 
-  static Int32s fixed_product(Int32s sums, Floats factor, NearTies& near_ties) {
-    const __m256 origin = _mm256_set1_ps(kFixedOrigin);
-    return fixed_integer(_mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), factor, origin), near_ties);
-  }
-
-  static uint64_t round(Floats v, Floats band, Int32s& rounded) {
-    const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    rounded = _mm256_cvtps_epi32(v);  // to even, by the thread's control word
-    const __m256 nearest = _mm256_cvtepi32_ps(rounded);
-    const __m256 rest = _mm256_and_ps(_mm256_sub_ps(v, nearest), magnitude);
-    const int mask = _mm256_movemask_ps(_mm256_cmp_ps(rest, band, _CMP_GE_OQ));
+  // A bit for every lane whose magnitude is at least `band`.
+  static uint64_t are_beyond(Floats rest, Floats band) {
+    const __m256 magnitude = _mm256_and_ps(rest, _mm256_castsi256_ps(broadcast(0x7fffffff)));
+    const int mask = _mm256_movemask_ps(_mm256_cmp_ps(magnitude, band, _CMP_GE_OQ));
     return static_cast<unsigned>(mask);
   }
 
-  template <bool fixed = false>
-  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point, bool is_signed,
-                          int64_t count = kPackedBytes) {
-    store_first_bytes(bytes, pack_bytes<fixed>(rounded, zero_point, is_signed), count);
-  }
-
-  // --- arithmetic of bytes
-
-  static void widen_bytes(const uint8_t* bytes, uint8_t flip, Int32s* v) {
-    const __m256i flipped =
-        _mm256_xor_si256(load(bytes), _mm256_set1_epi8(static_cast<char>(flip)));
-    // Bytes 4 j to 4 j + 3 of each half. A position with its high bit set gives 0.
-    const __m256i first = _mm256_broadcastsi128_si256(
-        _mm_set_epi32(static_cast<int>(0x80808003), static_cast<int>(0x80808002),
-                      static_cast<int>(0x80808001), static_cast<int>(0x80808000)));
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      v[j] = _mm256_shuffle_epi8(flipped, _mm256_add_epi32(first, _mm256_set1_epi32(4 * j)));
-    }
-  }
-
   static bool is_zero(Int32s v) { return _mm256_testz_si256(v, v) != 0; }
-  static Floats to_floats(Int32s v) { return _mm256_cvtepi32_ps(v); }
-  static Int32s to_integers(Floats v) { return _mm256_cvtps_epi32(v); }
-  static Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
-  static Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
-  static Floats fused_multiply_add(Floats a, Floats b, Floats c) {
-    return _mm256_fmadd_ps(a, b, c);
-  }
 
   // --- bytes
-
-  static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
-    copy_runs(bytes, mask, output);
-  }
 
   static int64_t copy_even(uint8_t* target, const uint8_t* source, int64_t count) {
     const __m256i low = _mm256_set1_epi16(0xff);
@@ -388,36 +243,24 @@ struct Simd : OptionalFeatures {
     return ~zeros;
   }
 
-  static int64_t store_set_bits(uint64_t word, uint32_t first, uint32_t* index) {
-    return store_each_set_bit(word, first, index);
-  }
-
  private:
-  static constexpr int64_t kPackedBytes = 32;
+  friend X86;
 
-  // Loads a vector of which `valid` bytes are readable. Zeros follow them.
-  static __m256i load_first(const uint8_t* bytes, int64_t valid) {
-    if (valid >= 32) return load(bytes);
-    alignas(32) uint8_t first[32] = {};
-    if (valid > 0) copy_short(first, bytes, valid);
-    return load(first);
+  // Loads vectors of which `valid` bytes are readable. Zeros follow them.
+  static auto load_first(int64_t valid) {
+    return [valid](const uint8_t* bytes) {
+      if (valid >= 32) return load(bytes);
+      alignas(32) uint8_t first[32] = {};
+      if (valid > 0) copy_short(first, bytes, valid);
+      return load(first);
+    };
   }
 
-  template <bool fixed>
-  static __m256i pack_bytes(const Int32s* rounded, int32_t zero_point, bool is_signed) {
-    if constexpr (fixed) {  // unsigned words and bytes, 128 higher if bytes are signed
-      const int32_t low = kFixedZero - zero_point - (is_signed ? 128 : 0);
-      const __m256i lowest = _mm256_set1_epi16(static_cast<int16_t>(low));
-      const __m256i first = _mm256_packus_epi32(rounded[0], rounded[1]);
-      const __m256i second = _mm256_packus_epi32(rounded[2], rounded[3]);
-      const __m256i bytes =
-          _mm256_packus_epi16(_mm256_subs_epu16(first, lowest), _mm256_subs_epu16(second, lowest));
-      return is_signed ? _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) : bytes;
-    }
-    const __m256i zero = _mm256_set1_epi16(static_cast<int16_t>(zero_point));
-    const __m256i low = _mm256_adds_epi16(_mm256_packs_epi32(rounded[0], rounded[1]), zero);
-    const __m256i high = _mm256_adds_epi16(_mm256_packs_epi32(rounded[2], rounded[3]), zero);
-    return is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
+  static __m256i repeat(__m128i lane) { return _mm256_broadcastsi128_si256(lane); }
+
+  // Orders packed bytes by their vectors.
+  static __m256i put_in_order(__m256i bytes) {
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
   }
 
   static void store_first_bytes(uint8_t* to, __m256i bytes, int64_t count) {

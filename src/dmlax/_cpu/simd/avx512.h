@@ -1,40 +1,19 @@
 // AVX-512 with VNNI, also for AMX, which adds tiles: vectors of 64 bytes.
-//
-// Bytes are interleaved within 128-bit lanes. A panel's vector j therefore holds, in lane L, the
-// columns 16 L + 4 j to 16 L + 4 j + 3. Packing four such vectors of sums to bytes restores the
-// order.
 #pragma once
 
-#include <immintrin.h>
-
-#include "dmlax/_cpu/fixed_point.h"
+#include "dmlax/_cpu/simd/x86.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-struct Simd : OptionalFeatures {
-  static constexpr tuning::InstructionSet kTuning = tuning::DMLAX_ISA_NAMESPACE;
-  static constexpr int kLanes = 16;
-  static constexpr int kVectorsPacked = 4;
-  static constexpr bool kMultipliesRows = true;
-  static constexpr bool kRequantizesRows = true, kPacksRows = true;
-  static constexpr bool kKeepsWindows = true;
+struct Simd : X86<Simd> {
+  static constexpr bool kPacksRows = true, kKeepsWindows = true;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
-
-  static constexpr int column_of(int vector, int lane) {
-    return lane / 4 * 16 + vector * 4 + lane % 4;
-  }
 
   // --- int32
 
-  using Int32s = __m512i;
-
   static Int32s load(const void* p) { return _mm512_loadu_si512(p); }
   static void store(void* p, Int32s v) { _mm512_storeu_si512(p, v); }
-  static Int32s broadcast(int32_t value) { return _mm512_set1_epi32(value); }
-  static Int32s add(Int32s a, Int32s b) { return _mm512_add_epi32(a, b); }
-  static Int32s subtract(Int32s a, Int32s b) { return _mm512_sub_epi32(a, b); }
-  static Int32s multiply(Int32s a, Int32s b) { return _mm512_mullo_epi32(a, b); }
 
   // Hides a vector from the compiler. Otherwise GCC 12 also keeps a loop's sums in memory if code
   // after the loop seldom stores them.
@@ -53,9 +32,7 @@ struct Simd : OptionalFeatures {
     _mm_storeu_si128(lane(3), _mm512_extracti32x4_epi32(v, 3));
   }
 
-  static Int32s load_columns(const int32_t* columns, int vector) {
-    return _mm512_castps_si512(load_columns(reinterpret_cast<const float*>(columns), vector));
-  }
+  using X86::load_columns;
 
   static __m512 load_columns(const float* columns, int vector) {
     const auto lane = [&](int i) { return _mm_loadu_ps(columns + column_of(vector, 4 * i)); };
@@ -65,85 +42,27 @@ struct Simd : OptionalFeatures {
 
   // --- products
 
-  static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
-                              uint8_t* quad) {
-    const __mmask64 mask = valid >= kPanelWidth ? ~uint64_t{0} : (uint64_t{1} << valid) - 1;
-    const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
-    __m512i r[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      r[i] = i < count ? _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, rows[i]), sign)
-                       : _mm512_setzero_si512();
-    }
-    const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]);
-    const __m512i low23 = _mm512_unpacklo_epi8(r[2], r[3]);
-    const __m512i high01 = _mm512_unpackhi_epi8(r[0], r[1]);
-    const __m512i high23 = _mm512_unpackhi_epi8(r[2], r[3]);
-    _mm512_store_si512(quad, _mm512_unpacklo_epi16(low01, low23));
-    _mm512_store_si512(quad + 64, _mm512_unpackhi_epi16(low01, low23));
-    _mm512_store_si512(quad + 128, _mm512_unpacklo_epi16(high01, high23));
-    _mm512_store_si512(quad + 192, _mm512_unpackhi_epi16(high01, high23));
-  }
-
   // Interleaves three rows to vectors; the fourth row of a quad is unspecified. Flips sign bits if
   // `flips`. A row has `valid` bytes, or two or four parts at `from[part][row]`.
   template <int parts, bool flips>
   static void interleave_three(const uint8_t* const (*from)[3], int64_t valid, Int32s* quads) {
-    __m512i r[3];
+    __m512i r[4];
 #pragma GCC unroll 3
     for (int i = 0; i < 3; ++i) {
       r[i] = load_parts<parts>(from, i, valid);
       if (flips) r[i] = _mm512_xor_si512(r[i], _mm512_set1_epi8(-128));
     }
-    const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]);
-    const __m512i low22 = _mm512_unpacklo_epi8(r[2], r[2]);
-    const __m512i high01 = _mm512_unpackhi_epi8(r[0], r[1]);
-    const __m512i high22 = _mm512_unpackhi_epi8(r[2], r[2]);
-    quads[0] = _mm512_unpacklo_epi16(low01, low22);
-    quads[1] = _mm512_unpackhi_epi16(low01, low22);
-    quads[2] = _mm512_unpacklo_epi16(high01, high22);
-    quads[3] = _mm512_unpackhi_epi16(high01, high22);
-  }
-
-  struct Columns {
-    __m512i quads;
-    Columns() = default;
-    explicit Columns(const void* p) : quads(load(p)) {}
-    explicit Columns(__m512i bytes) : quads(bytes) {}
-  };
-
-  struct Weights {
-    __m512i quads;
-    explicit Weights(int32_t word) : quads(_mm512_set1_epi32(word)) {}
-  };
-
-  static void multiply_add(Int32s& sums, const Columns& columns, const Weights& weights) {
-    sums = _mm512_dpbusd_epi32(sums, columns.quads, weights.quads);
+    r[3] = r[2];
+    interleave_quads(r, quads);
   }
 
   // --- products of rows
 
-  static constexpr int kWordsOfQuad = 1;
-
-  static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
-    sums = _mm512_dpbusd_epi32(sums, row, columns);
-  }
-
   // Lane i of vector j becomes lane j of vector i.
   static void transpose_words(Int32s* v) {
     __m512i a[16], b[16];
-#pragma GCC unroll 8
-    for (int i = 0; i < 16; i += 2) {
-      a[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-      a[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    }
 #pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4) {
-      b[i] = _mm512_unpacklo_epi64(a[i], a[i + 2]);
-      b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 2]);
-      b[i + 2] = _mm512_unpacklo_epi64(a[i + 1], a[i + 3]);
-      b[i + 3] = _mm512_unpackhi_epi64(a[i + 1], a[i + 3]);
-    }
+    for (int i = 0; i < 16; i += 4) transpose_lanes(v + i, b + i);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       a[i] = _mm512_shuffle_i32x4(b[i], b[i + 4], 0x88);
@@ -168,13 +87,6 @@ struct Simd : OptionalFeatures {
     }
   }
 
-  template <bool fixed = false>
-  static void store_bytes_in_order(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
-                                   bool is_signed, int64_t count = kPackedBytes) {
-    const __m512i packed = pack_bytes<fixed>(rounded, zero_point, is_signed);
-    store_first_bytes(bytes, put_in_order(packed), count);
-  }
-
   // Stores rows of `count` bytes, `step` apart. A row has `vectors` of the packed vectors.
   template <int vectors, bool fixed = false>
   static void store_rows_in_order(uint8_t* to, int64_t step, const Int32s* rounded,
@@ -192,25 +104,6 @@ struct Simd : OptionalFeatures {
 
   // --- requantization
 
-  using Floats = __m512;
-
-  static Floats broadcast_float(float value) { return _mm512_set1_ps(value); }
-  static Floats load_floats(const float* p) { return _mm512_loadu_ps(p); }
-  static void store_floats(float* p, Floats v) { _mm512_storeu_ps(p, v); }
-  static Floats divide(Floats a, Floats b) { return _mm512_div_ps(a, b); }
-
-  static Floats clamp(Floats v, Floats low, Floats high) {
-    return _mm512_min_ps(_mm512_max_ps(v, low), high);
-  }
-
-  static Floats estimate(Int32s sums, Floats factor, Floats low, Floats high) {
-    return clamp(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor), low, high);
-  }
-
-  static Int32s round_product(Int32s sums, Floats factor) {
-    return _mm512_cvt_roundps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor), kNearest);
-  }
-
   class NearTies {
    public:
     explicit NearTies(Int32s others) : bits_(others) {}
@@ -222,15 +115,11 @@ struct Simd : OptionalFeatures {
     __mmask16 others_ = 0xffff;
   };
 
-  static Int32s fixed_integer(Floats number, NearTies& near_ties) {
-    const __m512i fixed = _mm512_castps_si512(number);
-    near_ties.add(fixed);
-    return _mm512_srai_epi32(fixed, kFixedShift);
-  }
+  static Int32s nearest(Floats v) { return _mm512_cvt_roundps_epi32(v, kNearest); }
 
-  static Int32s fixed_product(Int32s sums, Floats factor, NearTies& near_ties) {
-    const __m512 origin = _mm512_set1_ps(kFixedOrigin);
-    return fixed_integer(_mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), factor, origin), near_ties);
+  // A bit for every lane whose magnitude is at least `band`.
+  static uint64_t are_beyond(Floats rest, Floats band) {
+    return _mm512_cmp_ps_mask(_mm512_abs_ps(rest), band, _CMP_GE_OQ);
   }
 
   // Constants that pack a row's bytes. They are in memory, because sums fill the registers.
@@ -251,54 +140,19 @@ struct Simd : OptionalFeatures {
   template <bool fixed>
   static void store_row(uint8_t* to, const Int32s* rounded, const ByteConstants& constants) {
     const __m512i zero = load(constants.zero);
-    __m512i first, second;
+    __m512i bytes;
     if constexpr (fixed) {
-      first = _mm512_subs_epu16(_mm512_packus_epi32(rounded[0], rounded[1]), zero);
-      second = _mm512_subs_epu16(_mm512_packus_epi32(rounded[2], rounded[3]), zero);
+      bytes = pack_fixed(rounded, zero);
     } else {
-      first = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
-      second = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
+      const __m512i first = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
+      const __m512i second = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
+      bytes = _mm512_packus_epi16(first, second);
     }
-    const __m512i bytes =
-        _mm512_xor_si512(_mm512_packus_epi16(first, second), load(constants.flipped));
+    bytes = _mm512_xor_si512(bytes, load(constants.flipped));
     store(to, _mm512_permutexvar_epi32(load(constants.order), bytes));
   }
 
-  static uint64_t round(Floats v, Floats band, Int32s& rounded) {
-    rounded = _mm512_cvt_roundps_epi32(v, kNearest);
-    const __m512 rest = _mm512_abs_ps(_mm512_sub_ps(v, _mm512_cvtepi32_ps(rounded)));
-    return _mm512_cmp_ps_mask(rest, band, _CMP_GE_OQ);
-  }
-
-  template <bool fixed = false>
-  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point, bool is_signed,
-                          int64_t count = kPackedBytes) {
-    store_first_bytes(bytes, pack_bytes<fixed>(rounded, zero_point, is_signed), count);
-  }
-
-  // --- arithmetic of bytes
-
-  static void widen_bytes(const uint8_t* bytes, uint8_t flip, Int32s* v) {
-    const __m512i flipped =
-        _mm512_xor_si512(load(bytes), _mm512_set1_epi8(static_cast<char>(flip)));
-    // Bytes 4 j to 4 j + 3 of each quarter. A position with its high bit set gives 0.
-    const __m512i first = _mm512_broadcast_i32x4(
-        _mm_set_epi32(static_cast<int>(0x80808003), static_cast<int>(0x80808002),
-                      static_cast<int>(0x80808001), static_cast<int>(0x80808000)));
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      v[j] = _mm512_shuffle_epi8(flipped, _mm512_add_epi32(first, _mm512_set1_epi32(4 * j)));
-    }
-  }
-
   static bool is_zero(Int32s v) { return _mm512_test_epi32_mask(v, v) == 0; }
-  static Floats to_floats(Int32s v) { return _mm512_cvtepi32_ps(v); }
-  static Int32s to_integers(Floats v) { return _mm512_cvtps_epi32(v); }
-  static Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
-  static Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
-  static Floats fused_multiply_add(Floats a, Floats b, Floats c) {
-    return _mm512_fmadd_ps(a, b, c);
-  }
 
   // --- bytes
 
@@ -377,7 +231,7 @@ struct Simd : OptionalFeatures {
   using Bytes = __m512i;
 
   static Bytes load_bytes(const uint8_t* p) { return load(p); }
-  static Bytes broadcast_byte(uint8_t value) { return _mm512_set1_epi8(static_cast<char>(value)); }
+  using X86::broadcast_byte;
   static Bytes flip_bits(Bytes bytes, Bytes mask) { return _mm512_xor_si512(bytes, mask); }
   static Bytes permute_bytes(Bytes order, Bytes bytes) {
     return _mm512_permutexvar_epi8(order, bytes);
@@ -410,6 +264,8 @@ struct Simd : OptionalFeatures {
   }
 
   // --- kStoresMasked
+
+  using X86::divide;
 
   // Divides uint32 by Granlund and Montgomery's multiplier and shift.
   static Int32s divide(Int32s x, uint32_t multiplier, uint32_t shift) {
@@ -448,7 +304,8 @@ struct Simd : OptionalFeatures {
   }
 
  private:
-  static constexpr int64_t kPackedBytes = 64;
+  friend X86;
+
   static constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
   static uint64_t test_bits(Int32s x, uint8_t mask) {
@@ -468,22 +325,13 @@ struct Simd : OptionalFeatures {
     return _bzhi_u64(~uint64_t{0}, static_cast<unsigned>(count));
   }
 
-  template <bool fixed>
-  static __m512i pack_bytes(const Int32s* rounded, int32_t zero_point, bool is_signed) {
-    if constexpr (fixed) {  // unsigned words and bytes, 128 higher if bytes are signed
-      const int32_t low = kFixedZero - zero_point - (is_signed ? 128 : 0);
-      const __m512i lowest = _mm512_set1_epi16(static_cast<int16_t>(low));
-      const __m512i first = _mm512_packus_epi32(rounded[0], rounded[1]);
-      const __m512i second = _mm512_packus_epi32(rounded[2], rounded[3]);
-      const __m512i bytes =
-          _mm512_packus_epi16(_mm512_subs_epu16(first, lowest), _mm512_subs_epu16(second, lowest));
-      return is_signed ? _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) : bytes;
-    }
-    const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(zero_point));
-    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
-    const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
-    return is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
+  // Loads vectors of which `valid` bytes are readable. Zeros follow them.
+  static auto load_first(int64_t valid) {
+    const __mmask64 mask = valid >= 64 ? ~uint64_t{0} : (uint64_t{1} << valid) - 1;
+    return [mask](const uint8_t* bytes) { return _mm512_maskz_loadu_epi8(mask, bytes); };
   }
+
+  static __m512i repeat(__m128i lane) { return _mm512_broadcast_i32x4(lane); }
 
   static __m512i packed_order() {
     return _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);

@@ -5,6 +5,9 @@
 // every function of SimdInstructions and those of the features that it has. The compiler checks
 // both. Algorithms that need a feature are templates of the struct, so that other sets do not
 // compile them.
+//
+// Every set compiles its copy of the headers' functions. They have internal linkage, so that the
+// linker never takes one from another set.
 #pragma once
 
 #include <concepts>
@@ -32,6 +35,13 @@ struct OptionalFeatures {
 #include DMLAX_SIMD_HEADER
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
+
+// The table of an operator's kernels, which its kernels.cc defines.
+template <typename Kernels>
+struct Table {
+  static const Kernels kernels;
+};
+
 namespace {
 
 template <typename T, typename Expected>
@@ -126,7 +136,7 @@ concept RowInstructions = requires(typename S::Int32s v, typename S::Int32s* vec
   { S::store_bytes_in_order(target, vectors, 0, true) } -> Is<void>;  // neighbouring columns
 };
 
-// kRequantizesRows. fixed_product and fixed_integer work in fixed point (fixed_point.h); NearTies
+// kRequantizesRows. fixed_product and fixed_integer work in fixed point (requantize.h); NearTies
 // collects whether a number is near a tie. Stores may take only the first bytes.
 template <typename S>
 concept RequantizeInstructions =

@@ -12,7 +12,7 @@
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-struct Simd : OptionalFeatures {
+struct Simd : OptionalFeatures, ScalarBits {
   static constexpr tuning::InstructionSet kTuning = tuning::DMLAX_ISA_NAMESPACE;
   static constexpr int kLanes = 4;
   static constexpr int kVectorsPacked = 4;
@@ -195,10 +195,6 @@ struct Simd : OptionalFeatures {
 
   // --- bytes
 
-  static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
-    copy_runs(bytes, mask, output);
-  }
-
   static int64_t copy_even(uint8_t* target, const uint8_t* source, int64_t count) {
     int64_t i = 0;
     for (; i + 17 <= count; i += 16) {  // the last byte read follows the last byte taken
@@ -246,10 +242,6 @@ struct Simd : OptionalFeatures {
       for (int i = 0; i < left; ++i) tests[i] = vuzp1q_u8(tests[2 * i], tests[2 * i + 1]);
     }
     return first_bits(tests);
-  }
-
-  static int64_t store_set_bits(uint64_t word, uint32_t first, uint32_t* index) {
-    return store_each_set_bit(word, first, index);
   }
 
  private:

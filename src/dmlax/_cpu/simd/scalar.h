@@ -6,7 +6,7 @@
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-struct Simd : OptionalFeatures {
+struct Simd : OptionalFeatures, ScalarBits {
   static constexpr tuning::InstructionSet kTuning = tuning::DMLAX_ISA_NAMESPACE;
   static constexpr int kLanes = 64;
   static constexpr int kVectorsPacked = 1;
@@ -200,10 +200,6 @@ struct Simd : OptionalFeatures {
 
   // --- bytes
 
-  static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
-    copy_runs(bytes, mask, output);
-  }
-
   // The caller's loop is as fast.
   static int64_t copy_even(uint8_t*, const uint8_t*, int64_t) { return 0; }
 
@@ -235,10 +231,6 @@ struct Simd : OptionalFeatures {
   template <typename Element>
   static uint64_t nonzero_bits(const Element* x, Element mask) {
     return test_elements(x, 64, mask);
-  }
-
-  static int64_t store_set_bits(uint64_t word, uint32_t first, uint32_t* index) {
-    return store_each_set_bit(word, first, index);
   }
 };
 

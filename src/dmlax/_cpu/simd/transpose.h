@@ -15,21 +15,18 @@ namespace {
 #ifdef __SSE2__
 
 // A vector consists of lanes of 16 bytes, within which bytes are interleaved.
-inline void load_bytes(__m128i& v, const uint8_t* p) {
-  v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+template <typename Bytes>
+inline void load_bytes(Bytes& v, const uint8_t* p) {
+  __builtin_memcpy(&v, p, sizeof v);
 }
 inline __m128i interleave_low(__m128i a, __m128i b) { return _mm_unpacklo_epi8(a, b); }
 inline __m128i interleave_high(__m128i a, __m128i b) { return _mm_unpackhi_epi8(a, b); }
 #if defined(__AVX512BW__)
 using WidestBytes = __m512i;
-inline void load_bytes(__m512i& v, const uint8_t* p) { v = _mm512_loadu_si512(p); }
 inline __m512i interleave_low(__m512i a, __m512i b) { return _mm512_unpacklo_epi8(a, b); }
 inline __m512i interleave_high(__m512i a, __m512i b) { return _mm512_unpackhi_epi8(a, b); }
 #elif defined(__AVX2__)
 using WidestBytes = __m256i;
-inline void load_bytes(__m256i& v, const uint8_t* p) {
-  v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-}
 inline __m256i interleave_low(__m256i a, __m256i b) { return _mm256_unpacklo_epi8(a, b); }
 inline __m256i interleave_high(__m256i a, __m256i b) { return _mm256_unpackhi_epi8(a, b); }
 #else

@@ -4,15 +4,10 @@
 
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/phases.h"
-#include "dmlax/_cpu/requantize.h"
-#include "dmlax/_dynamic_quantize/cpu/kernels.h"
+#include "dmlax/_cpu/quantize/kernels.h"
+#include "dmlax/_cpu/wide_float.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE DynamicQuantizeKernels
-#define DMLAX_KERNELS dynamic_quantize_kernels
-#include "dmlax/_cpu/choose_kernels.h"
-
 namespace {
 
 constexpr int64_t kChunk = tuning::kBytes.chunk;
@@ -20,35 +15,10 @@ constexpr uint32_t kOne = 0x3f800000, kSign = 0x80000000;
 
 // The bits of (|a| + |b|) / divisor, rounded once to float32.
 uint32_t divide_sum(uint32_t a, uint32_t b, uint32_t divisor) {
-  using Wide = unsigned __int128;
-  constexpr int kRoom = 64, kDropped = 20;  // of 88 bits and a carry, 64 are left
-  Unpacked large = unpack(a & ~kSign), small = unpack(b & ~kSign);
-  if (large.mantissa == 0 || (small.mantissa != 0 && small.exponent > large.exponent)) {
-    std::swap(large, small);
-  }
-  const int shift = kRoom - (large.exponent - small.exponent);
-  const Wide addend = small.mantissa;
-  Wide total = static_cast<Wide>(large.mantissa) << kRoom;
-  bool sticky = false;
-  if (addend != 0 && shift >= 0) {  // the exponent of 0 means nothing
-    total += addend << shift;
-  } else if (addend != 0) {
-    const Wide kept = -shift < kRoom ? addend >> -shift : 0;
-    sticky = -shift >= kRoom || (kept << -shift) != addend;
-    total += kept;
-  }
-  Wide quotient = total / divisor;
-  sticky |= quotient * divisor != total;
-  int exponent = large.exponent - kRoom;
-  if (quotient >> (kRoom - 1) != 0) {
-    const int dropped = quotient >> (kRoom + kDropped) != 0 ? kDropped + 8 : kDropped;
-    sticky |= (quotient >> dropped) << dropped != quotient;
-    quotient >>= dropped;
-    exponent += dropped;
-  }
-  // The dropped bits lie below the rounding position: a quotient that is not exact keeps more than
-  // 24.
-  return pack(false, static_cast<uint64_t>(quotient), exponent, sticky);
+  const WideFloat sum = add(widen(a & ~kSign, kFloat32), widen(b & ~kSign, kFloat32));
+  const Wide quotient = sum.magnitude / divisor;
+  const bool has_rest = quotient * divisor != sum.magnitude;
+  return round_to({false, quotient | static_cast<Wide>(has_rest), sum.exponent}, kFloat32);
 }
 
 uint32_t float_of(int32_t key) { return static_cast<uint32_t>(key) ^ (key < 0 ? ~kSign : 0); }
@@ -66,7 +36,7 @@ struct Parameters {
 };
 
 struct Problem {
-  const DynamicQuantizeKernels& kernels;
+  const ElementwiseKernels& kernels;
   bool is_float16, is_signed, exact;
   int64_t elements;  // of one range
 
@@ -117,7 +87,7 @@ struct Problem {
   }
 };
 
-Outcome dynamic_quantize(const Call<DynamicQuantizeKernels>& call, const Inputs<1>& inputs,
+Outcome dynamic_quantize(const Call<ElementwiseKernels>& call, const Inputs<1>& inputs,
                          Output output, ffi::Result<ffi::Buffer<ffi::DataType::F32>> scale,
                          Output zero_point, bool exact) {
   const ffi::AnyBuffer& input = inputs[0];

@@ -1,9 +1,11 @@
 // Handlers of a product's epilogue for parameters that vary between rows, or for floats.
-#include "dmlax/_matmul/cpu/epilogue.h"
-
+//
+// Doubles estimate. If the error leaves two results, integers decide. Scales may be subnormal, so
+// subnormals are kept.
 #include "dmlax/_cpu/broadcast.h"
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/ieee_mode.h"
+#include "dmlax/_cpu/wide_float.h"
 
 namespace dmlax {
 namespace {
@@ -54,6 +56,34 @@ Outcome run(ffi::ThreadPool& pool, const Inputs<kOperands>& inputs, const ffi::A
 }
 
 // --- to bytes ----------------------------------------------------------------------------
+
+// Estimates have three relative errors of 2^-53 and are below 2^9, so errors matter only this near
+// a tie.
+constexpr double kTieBand = 0x1p-40;
+constexpr double kRoundShift = 0x1.8p52;  // adding and subtracting it rounds to even
+
+double clamp(double value, double low, double high) {
+  const double raised = value > low ? value : low;  // NaN gives the lowest value
+  return raised < high ? raised : high;
+}
+
+// round(total * a * b / y). Returns a nonzero value if the estimate is near a tie.
+uint32_t round_quickly(double total, float a, float b, float y, double& rounded) {
+  const double factor = static_cast<double>(a) * b / y;
+  const double estimate = clamp(total * factor, -511, 511);
+  rounded = (estimate + kRoundShift) - kRoundShift;
+  return __builtin_fabs(estimate - rounded) > 0.5 - kTieBand;
+}
+
+// clamp(round(total * a * b / y) + zero point) in ONNX Runtime's float32.
+uint8_t requantize_float32(int64_t total, float a, float b, float y, int32_t zero_point,
+                           bool is_signed) {
+  const int32_t lowest = lowest_byte(is_signed) - zero_point;
+  const float product = static_cast<float>(total) * (a * b / y);
+  const double clamped = clamp(product, lowest, lowest + 255);
+  const double rounded = (clamped + kRoundShift) - kRoundShift;
+  return saturate(static_cast<int32_t>(rounded) + zero_point, is_signed);
+}
 
 using ByteOperands = Operands<6>;
 
@@ -123,6 +153,53 @@ Outcome requantize_sums(const Call<NoKernels>& call, const Inputs<6>& inputs, Ou
 }
 
 // --- to floats ---------------------------------------------------------------------------
+
+// sum * a * b + bias, rounded once. A bias that is not finite is the result.
+uint32_t scale_exactly(int32_t sum, uint32_t a, uint32_t b, uint32_t bias,
+                       const FloatFormat& format) {
+  if ((bias & format.infinity) == format.infinity) return bias;  // or NaN
+  const Unpacked x = unpack(a), y = unpack(b);
+  const uint32_t magnitude = sum < 0 ? 0u - static_cast<uint32_t>(sum) : static_cast<uint32_t>(sum);
+  const uint64_t scale = static_cast<uint64_t>(x.mantissa) * y.mantissa;
+  const bool negative = (sum < 0) ^ x.negative ^ y.negative;
+  const WideFloat product = {negative, static_cast<Wide>(scale) * magnitude,
+                             x.exponent + y.exponent};
+  return round_to(add(product, widen(bias, format)), format);
+}
+
+// Estimates `scale_exactly` in doubles: the product of the scales is exact, the other two
+// operations round. Returns a nonzero value if the error leaves two results or the result is NaN.
+uint32_t scale_quickly(int32_t sum, float a, float b, float bias, float& result) {
+  const double product = static_cast<double>(sum) * (static_cast<double>(a) * b);
+  const double total = product + static_cast<double>(bias) + 0.0;  // -0 becomes +0
+  const double error = (__builtin_fabs(product) + __builtin_fabs(total)) * 0x1p-51;
+  const float low = static_cast<float>(total - error), high = static_cast<float>(total + error);
+  result = low;
+  return (to_bits(low) ^ to_bits(high)) | (low != low);
+}
+
+// sum * a * b in ONNX Runtime's float32, rounded after each operation.
+float scale_float32(int32_t sum, float a, float b) { return static_cast<float>(sum) * (a * b); }
+
+uint32_t float32_of(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & kFloat16.sign) << 16;
+  if ((half & kFloat16.infinity) == kFloat16.infinity) {
+    return sign | kFloat32.infinity | static_cast<uint32_t>(half & 0x3ff) << 13;
+  }
+  const WideFloat x = widen(half, kFloat16);
+  return pack(x.negative, static_cast<uint64_t>(x.magnitude), x.exponent, false);
+}
+
+// Rounds a float32 to float16.
+uint16_t narrow(uint32_t bits) {
+  const uint32_t sign = bits >> 16 & kFloat16.sign, magnitude = bits & ~kFloat32.sign;
+  if (magnitude > kFloat32.infinity) {
+    return static_cast<uint16_t>(sign | kFloat16.infinity | 0x200 | (magnitude >> 13 & 0x1ff));
+  }
+  if (magnitude == kFloat32.infinity) return static_cast<uint16_t>(sign | kFloat16.infinity);
+  const Unpacked x = unpack(bits);
+  return static_cast<uint16_t>(pack(x.negative, x.mantissa, x.exponent, false, kFloat16));
+}
 
 using FloatOperands = Operands<4>;
 

@@ -1,8 +1,6 @@
 // The handler of the matrix products: it checks operands, reads them and runs the products.
-#include "dmlax/_cpu/ffi.h"
-#include "dmlax/_cpu/gemm/prepared_panels.h"
 #include "dmlax/_cpu/ieee_mode.h"
-#include "dmlax/_cpu/multipliers.h"
+#include "dmlax/_cpu/product/operands.h"
 #include "dmlax/_cpu/product/schedule.h"
 #include "dmlax/_cpu/scratch.h"
 
@@ -78,10 +76,6 @@ bool are_types_known(const Operands& inputs, const ffi::AnyBuffer& output) {
 
 // --- constants ---------------------------------------------------------------------------
 
-bool are_zeros(const std::vector<int32_t>& values) {
-  return std::all_of(values.begin(), values.end(), [](int32_t value) { return value == 0; });
-}
-
 // The arrays that a problem points to.
 struct Constants {
   std::vector<int32_t> a_zeros, b_zeros, offset;
@@ -105,54 +99,28 @@ struct RightMatrices {
 };
 
 // Reads the operands of one product of a batch.
-class Reader {
- public:
-  Reader(const Batch& batch, const Operands& inputs, const Attributes& attributes,
-         const RightMatrices& matrices, int64_t index)
-      : batch_(batch),
-        inputs_(inputs),
-        attributes_(attributes),
-        matrices_(matrices),
-        index_(index) {}
+struct Reader : OperandReader<kOperands> {
+  const Attributes& attributes;
+  const RightMatrices& matrices;
 
   void read(ProductProblem& problem, Constants& constants) const {
-    problem.a = batch_.elements_of<uint8_t>(inputs_[kA], index_);
-    problem.b = matrices_.of(batch_.elements_of<uint8_t>(inputs_[kB], index_));
-    problem.column_sums = batch_.elements_of<int32_t>(inputs_[kSums], index_);
-    RequantizeParams& params = problem.requantize;
+    problem.a = elements<uint8_t>(kA);
+    problem.b = matrices.of(elements<uint8_t>(kB));
+    problem.column_sums = elements<int32_t>(kSums);
     read_a_zeros(problem, constants);
     read_b_zeros(problem, constants);
-    read_bias(problem, constants, problem.scaled ? nullptr : of_bias<int32_t>());
+    read_bias(problem, constants, problem.scaled ? nullptr : elements<int32_t>(kBias));
     if (problem.scaled) read_factors(problem, constants);
-    if (!params.quantized) return;
-    const uint8_t* zero = batch_.elements_of<uint8_t>(inputs_[kOutputZero], index_);
-    params.output_zero = zero == nullptr ? 0 : byte_value(*zero, params.output_signed);
-    params.input_scale = batch_.elements_of<uint32_t>(inputs_[kAScale], index_);
-    params.filter_scale = batch_.elements_of<uint32_t>(inputs_[kBScale], index_);
-    params.output_scale = batch_.elements_of<uint32_t>(inputs_[kOutputScale], index_);
-    params.filter_scales = count_of(inputs_[kBScale]);
-    constants.multipliers.fill(
-        {params.input_scale, params.filter_scale, params.output_scale, params.filter_scales},
-        problem.shape.columns, attributes_.exact);
-    set_multipliers(params, constants.multipliers, attributes_.exact);
+    if (!problem.requantize.quantized) return;
+    read_scales(kAScale, problem.shape.columns, attributes.exact, problem.requantize,
+                constants.multipliers);
   }
 
  private:
-  // The zero points of an operand whose bytes the path moves by `offset`.
-  std::vector<int32_t> zero_points(Operand operand, int64_t count, bool is_signed,
-                                   int32_t offset) const {
-    const uint8_t* zeros = batch_.elements_of<uint8_t>(inputs_[operand], index_);
-    std::vector<int32_t> values(static_cast<size_t>(count), offset);
-    for (int64_t i = 0; zeros != nullptr && i < count; ++i) {
-      values[i] += byte_value(zeros[i], is_signed);
-    }
-    return values;
-  }
-
   void read_a_zeros(ProductProblem& problem, Constants& constants) const {
     const bool is_signed = problem.shape.a_signed;
     const int32_t to_unsigned = is_signed ? 128 : 0, to_signed = is_signed ? 0 : -128;
-    const int64_t count = std::max<int64_t>(1, count_of(inputs_[kAZero]));
+    const int64_t count = std::max<int64_t>(1, count_of(inputs[kAZero]));
     constants.a_zeros = zero_points(kAZero, count, is_signed,
                                     has_unsigned_rows(problem.path) ? to_unsigned : to_signed);
     problem.needs_column_sums = !are_zeros(constants.a_zeros);
@@ -162,18 +130,11 @@ class Reader {
 
   // A packed matrix is signed already; the path makes panels signed or unsigned.
   void read_b_zeros(ProductProblem& problem, Constants& constants) const {
-    const bool was_signed = !attributes_.b_unsigned;
+    const bool was_signed = !attributes.b_unsigned;
     const int32_t to_unsigned = was_signed ? 128 : 0, to_signed = was_signed ? 0 : -128;
-    const int64_t columns = problem.shape.columns;
-    const int64_t count = std::min(columns, std::max<int64_t>(1, count_of(inputs_[kBZero])));
-    std::vector<int32_t>& zeros = constants.b_zeros;
-    zeros = zero_points(kBZero, count, is_signed_byte(inputs_[kBZero]),
-                        has_unsigned_rows(problem.path) ? to_signed : to_unsigned);
-    problem.requantize.filter_zero = nullptr;
-    if (are_zeros(zeros)) return;
-    if (count == 1) zeros.resize(static_cast<size_t>(columns), zeros[0]);
-    zeros.resize(static_cast<size_t>(columns + kPanelWidth));
-    problem.requantize.filter_zero = zeros.data();
+    constants.b_zeros = filter_zeros(kBZero, problem.shape.columns,
+                                     has_unsigned_rows(problem.path) ? to_signed : to_unsigned);
+    problem.requantize.filter_zero = constants.b_zeros.empty() ? nullptr : constants.b_zeros.data();
   }
 
   // Adds a bias that may overflow later, in 64 bits.
@@ -193,29 +154,17 @@ class Reader {
     }
   }
 
-  template <typename T>
-  const T* of_bias() const {
-    return batch_.elements_of<T>(inputs_[kBias], index_);
-  }
-
   void read_factors(ProductProblem& problem, Constants& constants) const {
-    const float a_scale = *batch_.elements_of<float>(inputs_[kAScale], index_);
-    const float* b_scale = batch_.elements_of<float>(inputs_[kBScale], index_);
-    const bool is_single = count_of(inputs_[kBScale]) == 1;
+    const float a_scale = *elements<float>(kAScale), *b_scale = elements<float>(kBScale);
+    const bool is_single = count_of(inputs[kBScale]) == 1;
     constants.factors.resize(static_cast<size_t>(problem.shape.columns));
     const IeeeMode mode;
     for (int64_t i = 0; i < problem.shape.columns; ++i) {
       constants.factors[i] = multiply_scales(a_scale, b_scale[is_single ? 0 : i]);
     }
     problem.factors = constants.factors.data();
-    problem.addends = of_bias<float>();
+    problem.addends = elements<float>(kBias);
   }
-
-  const Batch& batch_;
-  const Operands& inputs_;
-  const Attributes& attributes_;
-  const RightMatrices& matrices_;
-  int64_t index_;
 };
 
 // --- running -----------------------------------------------------------------------------
@@ -258,7 +207,7 @@ bool run_all(ProductProblem& problem, int64_t products, const Batch& batch, cons
     std::vector<Constants> constants(static_cast<size_t>(count));
     std::vector<ProductProblem> problems(static_cast<size_t>(count), problem);
     for (int64_t i = 0; i < count; ++i) {
-      const Reader reader(batch, inputs, attributes, matrices, first + i);
+      const Reader reader{{batch, inputs, first + i}, attributes, matrices};
       reader.read(problems[i], constants[i]);
       problems[i].output = data_of<uint8_t>(output) + (first + i) * bytes;
     }

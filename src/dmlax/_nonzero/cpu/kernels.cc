@@ -1,5 +1,4 @@
-// Kernels of nonzero_coordinates, compiled once for each SIMD header. Functions of headers have
-// internal linkage, so that the linker never takes one from another instruction set.
+// Kernels of nonzero_coordinates, compiled once for each SIMD header.
 #include "dmlax/_nonzero/cpu/kernels.h"
 
 #include "dmlax/_cpu/bits.h"
@@ -81,55 +80,38 @@ typename S::Int32s divide(typename S::Int32s& x, const Divisor& divisor) {
   return remainder;
 }
 
-template <typename S>
-void write_vectors_1(const uint32_t* index, int64_t count, const Axes&, uint32_t* rows) {
+template <typename S, int64_t kRank>
+void write_vectors(const uint32_t* index, int64_t count, const Axes& axes, uint32_t* rows) {
+  Divisor divisors[kRank];
+  for (int64_t axis = 1; axis < kRank; ++axis) divisors[axis] = axes.divisors[axis];
   for (int64_t i = 0; i < count; i += S::kLanes) {
-    S::store_first(rows + i, count - i, S::load(index + i));
-  }
-}
-
-template <typename S>
-void write_vectors_2(const uint32_t* index, int64_t count, const Axes& axes, uint32_t* rows) {
-  const Divisor divisor = axes.divisors[1];
-  for (int64_t i = 0; i < count; i += S::kLanes) {
-    typename S::Int32s first = S::load(index + i), pairs[2];
-    const auto second = divide<S>(first, divisor);
-    S::interleave(first, second, pairs);
-    const int64_t numbers = 2 * (count - i);
-    S::store_first(rows + 2 * i, numbers, pairs[0]);
-    S::store_first(rows + 2 * i + S::kLanes, numbers - S::kLanes, pairs[1]);
-  }
-}
-
-template <typename S>
-void write_vectors_4(const uint32_t* index, int64_t count, const Axes& axes, uint32_t* rows) {
-  const Divisor one = axes.divisors[1], two = axes.divisors[2], three = axes.divisors[3];
-  for (int64_t i = 0; i < count; i += S::kLanes) {
-    typename S::Int32s first = S::load(index + i), left[2], right[2], quads[2];
-    const auto fourth = divide<S>(first, three);
-    const auto third = divide<S>(first, two);
-    const auto second = divide<S>(first, one);
-    S::interleave(first, second, left);
-    S::interleave(third, fourth, right);
-    const int64_t numbers = 4 * (count - i);
-    for (int64_t half = 0; half < 2; ++half) {
-      uint32_t* out = rows + 4 * i + 2 * S::kLanes * half;
-      const int64_t rest = numbers - 2 * S::kLanes * half;
-      S::interleave_pairs(left[half], right[half], quads);
-      S::store_first(out, rest, quads[0]);
-      S::store_first(out + S::kLanes, rest - S::kLanes, quads[1]);
+    typename S::Int32s columns[kRank], mixed[kRank];
+    columns[0] = S::load(index + i);
+    for (int64_t axis = kRank - 1; axis > 0; --axis) {
+      columns[axis] = divide<S>(columns[0], divisors[axis]);
+    }
+    if constexpr (kRank == 1) {
+      mixed[0] = columns[0];
+    } else if constexpr (kRank == 2) {
+      S::interleave(columns[0], columns[1], mixed);
+    } else {
+      typename S::Int32s left[2], right[2];
+      S::interleave(columns[0], columns[1], left);
+      S::interleave(columns[2], columns[3], right);
+      S::interleave_pairs(left[0], right[0], mixed);
+      S::interleave_pairs(left[1], right[1], mixed + 2);
+    }
+    for (int64_t j = 0; j < kRank; ++j) {
+      S::store_first(rows + kRank * i + S::kLanes * j, kRank * (count - i) - S::kLanes * j,
+                     mixed[j]);
     }
   }
 }
 
 template <int64_t kRank>
 void write_block(const uint32_t* index, int64_t count, const Axes& axes, uint32_t* rows) {
-  if constexpr (Simd::kStoresMasked && kRank == 1) {
-    write_vectors_1<Simd>(index, count, axes, rows);
-  } else if constexpr (Simd::kStoresMasked && kRank == 2) {
-    write_vectors_2<Simd>(index, count, axes, rows);
-  } else if constexpr (Simd::kStoresMasked && kRank == 4) {
-    write_vectors_4<Simd>(index, count, axes, rows);
+  if constexpr (Simd::kStoresMasked && (kRank == 1 || kRank == 2 || kRank == 4)) {
+    write_vectors<Simd, kRank>(index, count, axes, rows);
   } else {
     write_numbers<kRank>(index, count, axes, rows);
   }
@@ -180,7 +162,7 @@ void fill(uint32_t* values, int64_t count, uint32_t value) {
 
 }  // namespace
 
-extern const NonzeroKernels nonzero_kernels;
-const NonzeroKernels nonzero_kernels = {test, count, write_rows, fill};
+template <>
+const NonzeroKernels Table<NonzeroKernels>::kernels = {test, count, write_rows, fill};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -7,11 +7,6 @@
 #include "dmlax/_nonzero/cpu/kernels.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE NonzeroKernels
-#define DMLAX_KERNELS nonzero_kernels
-#include "dmlax/_cpu/choose_kernels.h"
-
 namespace {
 
 constexpr int64_t kChunkWords = tuning::kNonzeroWords, kFillChunk = tuning::kNonzeroFill;
@@ -105,7 +100,7 @@ bool run_in_parallel(const Problem& problem, ffi::ThreadPool& pool, const char* 
   std::unique_ptr<int64_t[]> begins(new (std::nothrow) int64_t[problem.chunks() + 1]);
   if (!words || !begins) return false;
   begins[0] = 0;
-  parallel_for(pool, problem.chunks(), [&](int64_t chunk) {
+  parallel_for(&pool, problem.chunks(), [&](int64_t chunk) {
     uint64_t* chunk_words = words.get() + chunk * kChunkWords;
     problem.test(data, chunk, chunk_words);
     begins[chunk + 1] = problem.count(chunk, chunk_words);
@@ -115,7 +110,7 @@ bool run_in_parallel(const Problem& problem, ffi::ThreadPool& pool, const char* 
   *count = static_cast<uint32_t>(total);
   const int64_t kept = std::min(total, problem.size) * rank, all = problem.size * rank;
   const int64_t fills = (all - kept + kFillChunk - 1) / kFillChunk;
-  parallel_for(pool, problem.chunks() + fills, [&](int64_t task) {
+  parallel_for(&pool, problem.chunks() + fills, [&](int64_t task) {
     if (task < problem.chunks()) {
       const int64_t begin = begins[task], count = begins[task + 1] - begin;
       problem.write(task, words.get() + task * kChunkWords, begin, count, rows);

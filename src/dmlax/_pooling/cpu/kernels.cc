@@ -1,5 +1,5 @@
 // Kernels of the pools, compiled once for each SIMD header: loops over neighbouring bytes, which
-// compilers vectorise. Functions that depend on the instruction set have internal linkage.
+// compilers vectorise.
 #include "dmlax/_pooling/cpu/kernels.h"
 
 #include <memory>
@@ -552,7 +552,7 @@ bool average(const PoolShape& shape, const AverageParams& params, const uint8_t*
 
 }  // namespace
 
-extern const PoolingKernels pooling_kernels;
-const PoolingKernels pooling_kernels = {maximum, average};
+template <>
+const PoolingKernels Table<PoolingKernels>::kernels = {maximum, average};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

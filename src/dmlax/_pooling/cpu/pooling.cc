@@ -8,11 +8,6 @@
 #include "dmlax/_pooling/cpu/kernels.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE PoolingKernels
-#define DMLAX_KERNELS pooling_kernels
-#include "dmlax/_cpu/choose_kernels.h"
-
 namespace {
 
 constexpr int64_t kAxes = 5;                            // N, C and three spatial axes

@@ -5,14 +5,9 @@
 
 #include "dmlax/_cpu/broadcast.h"
 #include "dmlax/_cpu/ffi.h"
-#include "dmlax/_quantize/cpu/kernels.h"
+#include "dmlax/_cpu/quantize/kernels.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE ElementwiseKernels
-#define DMLAX_KERNELS elementwise_kernels
-#include "dmlax/_cpu/choose_kernels.h"
-
 namespace {
 
 enum Operand { kInput, kScale, kZeroPoint, kOperands };

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "dmlax/_cpu/simd/interface.h"
+
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
@@ -130,7 +132,7 @@ void softmax(const float* input, int64_t count, float* output) {
 
 }  // namespace
 
-extern const RowKernels row_kernels;
-const RowKernels row_kernels = {normalize, softmax};
+template <>
+const RowKernels Table<RowKernels>::kernels = {normalize, softmax};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -3,11 +3,6 @@
 #include "dmlax/_rows/cpu/kernels.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE RowKernels
-#define DMLAX_KERNELS row_kernels
-#include "dmlax/_cpu/choose_kernels.h"
-
 namespace {
 
 // Calls run(row) for every row of `size` elements.
