@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._cuda import capability, cp_async, ir, tuning
+from dmlax._cuda.batching import call_merged
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.ir import Pointer, Value
-from dmlax._cuda.launch import ThreadBlock, call_merged, launch
+from dmlax._cuda.ir import Memory, Pointer, Value
+from dmlax._cuda.launch import ThreadBlock, launch
 
 BytesT = TypeVar("BytesT", Array, Value)
 BYTES = 256  # entries for a byte
@@ -76,16 +77,28 @@ def look_up(name: str, table: Array, *operands: Array) -> Array:
 
 def _look_up(name: str, table: Array, *operands: Array) -> Array:
     shape = jnp.broadcast_shapes(*(x.shape for x in operands))
-    if math.prod(shape) == 0:
-        return jnp.zeros(shape, jnp.uint8)
-    read = []
-    for x in operands:
-        rows = _rows_of(x.shape, shape)
-        if rows is None:
-            x, rows = jnp.broadcast_to(x, shape), _WHOLE
-        read.append((x.reshape(-1), rows))
     outputs = math.prod(shape)
-    return _launch(name, table, read, outputs, capability.multiprocessors()).reshape(shape)
+    if outputs == 0:
+        return jnp.zeros(shape, jnp.uint8)
+    repeated = [_rows_of(x.shape, shape) for x in operands]
+    whole = [
+        (x if rows else jnp.broadcast_to(x, shape)).reshape(-1)
+        for x, rows in zip(operands, repeated, strict=True)
+    ]
+    all_rows = [rows or _WHOLE for rows in repeated]
+    tile = _ONE if table.size == BYTES else _PAIRS
+    running = tile.blocks * capability.multiprocessors()
+    blocks = min(-(-outputs // (CHUNK * tile.threads)), running)
+    (entries,) = launch(
+        name,
+        lambda memory: _Block(tile, blocks, outputs, all_rows, memory).run(memory["table"]),
+        {"table": table} | {f"operand_{i}": x for i, x in enumerate(whole)},
+        {"output": jax.ShapeDtypeStruct((outputs,), jnp.uint8)},
+        blocks=blocks,
+        warpgroups=tile.warpgroups,
+        shared_words=(table.size + CHUNK) // 4,
+    )
+    return entries.reshape(shape)
 
 
 def _rows_of(shape: tuple[int, ...], output: tuple[int, ...]) -> Rows | None:
@@ -101,34 +114,6 @@ def _rows_of(shape: tuple[int, ...], output: tuple[int, ...]) -> Rows | None:
     return Rows(size // CHUNK, math.prod(whole for _, whole in axes[first:end]))
 
 
-def _launch(
-    name: str,
-    table: Array,
-    operands: Sequence[tuple[Array, Rows]],
-    outputs: int,
-    multiprocessors: int,
-) -> Array:
-    """Runs the kernel on flat bytes."""
-    tile = _ONE if table.size == BYTES else _PAIRS
-    blocks = min(-(-outputs // (CHUNK * tile.threads)), tile.blocks * multiprocessors)
-    all_rows = [rows for _, rows in operands]
-
-    def body(table: Pointer, output: Pointer, shared: Pointer, **memory: Pointer) -> None:
-        read = list(zip(memory.values(), all_rows, strict=True))
-        _Block(tile, blocks, outputs, read, output, shared).run(table)
-
-    (entries,) = launch(
-        name,
-        body,
-        {"table": table} | {f"operand_{i}": x for i, (x, _) in enumerate(operands)},
-        {"output": jax.ShapeDtypeStruct((outputs,), jnp.uint8)},
-        blocks=blocks,
-        warpgroups=tile.warpgroups,
-        shared_words=(table.size + CHUNK) // 4,
-    )
-    return entries
-
-
 class _State(NamedTuple):
     """The loop over a thread's chunks."""
 
@@ -140,16 +125,11 @@ class _Block:
     """The program of one block's threads."""
 
     def __init__(
-        self,
-        tile: Tile,
-        blocks: int,
-        outputs: int,
-        operands: Sequence[tuple[Pointer, Rows]],
-        output: Pointer,
-        shared: Pointer,
+        self, tile: Tile, blocks: int, outputs: int, rows: Sequence[Rows], memory: Memory
     ) -> None:
-        self.tile, self.outputs, self.operands, self.output = tile, outputs, operands, output
-        self.table = ir.round_up(shared.shared_address(), CHUNK)
+        self.tile, self.outputs, self.output = tile, outputs, memory["output"]
+        self.operands = [(memory[f"operand_{i}"], x) for i, x in enumerate(rows)]
+        self.table = ir.round_up(memory["shared"].shared_address(), CHUNK)
         self.threads = blocks * tile.threads  # of the grid
         self.thread = ir.block() * tile.threads + ir.thread()
 

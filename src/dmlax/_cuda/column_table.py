@@ -1,6 +1,5 @@
 """The table of a block's output columns in shared memory: what turns their sums into outputs."""
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -38,17 +37,12 @@ class ColumnTable:
         """The address after the table."""
         return self._address + self.bytes_of(self._count)
 
-    def write(self, threads: int, column_at: Callable[[Value], Column]) -> None:
-        """Writes every column, by one thread; a barrier must follow."""
-        for place in self.places(threads):
-            self.write_at(place, functools.partial(column_at, place))
-
     def places(self, threads: int) -> list[Value]:
         """The places that a thread writes; some may be beyond the last."""
         return [ir.thread() + first for first in range(0, self._count, threads)]
 
     def write_at(self, place: Value, make: Callable[[], Column]) -> None:
-        """Writes the column at a place, if there is one.
+        """Writes the column at a place, if there is one; a barrier must follow.
 
         The condition is hidden: the compiler would move into it what was loaded long before.
         """

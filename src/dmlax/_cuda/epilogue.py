@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from dmlax._cuda import ir, lane_table, wgmma
 from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
+from dmlax._cuda.block import Block
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.column_table import Column, ColumnTable
-from dmlax._cuda.ir import Pointer, Value
-from dmlax._cuda.quantized_sum import Adder, Byte, Fraction, Term, bytes_of, lowest_of
+from dmlax._cuda.ir import Memory, Pointer, Value
+from dmlax._cuda.parameters import Parameters
+from dmlax._cuda.product_types import SumTypes
+from dmlax._cuda.quantized_sum import Adder, Byte, Fraction, bytes_of, lowest_of
 from dmlax._cuda.requantize import Ratio, Requantizer
-from dmlax._cuda.sum_types import SumTypes
-from dmlax._cuda.tile import Schedule
 
 
 class Accumulators(NamedTuple):
@@ -25,37 +25,23 @@ class Accumulators(NamedTuple):
 
 @dataclass(frozen=True)
 class Output:
-    """The output matrices of all groups in global memory; distances are in elements."""
+    """Where the output matrices of all groups lie; distances are in elements."""
 
-    pointer: Pointer
     columns: int  # of a group, as they are stored
     row_distance: int
     group_distance: int
-    itemsize: int
-    requantizer: Requantizer | None  # of one byte; None: int32 accumulators
-    # Begins to load a column's parameters, by its number of all groups; gives what makes its
-    # constants of them.
-    load_column: Callable[[Value], Callable[[], Column]]
-    addend: "Addend | None" = None  # added to outputs of one byte
-    entries: Pointer | None = None  # the bytes that replace those of the outputs
     columns_of_table: int = 0  # of a group, which one of several tables of entries is for
     heads: int = 1  # groups whose rows lie side by side, `columns` apart
     # The place of a row among those that are stored; beyond the last one it is not.
     place_of: Callable[[Value], Value] | None = None
 
-    @property
-    def contiguous(self) -> int:
-        """Elements that lie side by side, aligned, wherever a run of columns begins."""
-        return math.gcd(self.columns, self.row_distance, self.group_distance, 16 // self.itemsize)
 
-
-class Addend(NamedTuple):
+class _Addend(NamedTuple):
     """A quantized tensor that lies as the output does, and is added to it."""
 
     pointer: Pointer
     types: SumTypes
     adder: Adder
-    terms: Callable[[], tuple[Term, Term, Term]]
 
     def add_to_bytes(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
         """Adds words of four bytes to those of unsigned outputs."""
@@ -73,60 +59,71 @@ class Addend(NamedTuple):
         return terms[::-1] if self.types.addend_first else terms
 
 
-class BlockPlace(NamedTuple):
-    """The first tile of a block."""
-
-    first_row: Value
-    first_column: Value
-    group: Value
-
-
 class Epilogue:
     """The epilogue of one block's tiles."""
 
     def __init__(
         self,
-        schedule: Schedule,
-        place: BlockPlace,
-        table: ColumnTable,
+        block: Block,
+        memory: Memory,
+        parameters: Parameters,
+        requantizer: Requantizer | None,
         output: Output,
-        ring: Value,
-        entries: Value,
     ) -> None:
-        """Takes the addresses of the addend's ring and of the table of bytes, there or not."""
-        self.schedule, self.tile, self.problem = schedule, schedule.tile, schedule.problem
-        self.place, self.table, self.output = place, table, output
-        self.entries, self.lane_entries = entries, lane_table.of_lane(entries)
+        """Takes the memory of the output, and of an addend and of entries that replace bytes."""
+        self.block, self.tile, self.problem = block, block.tile, block.problem
+        self.table, self.output, self.parameters = block.table, output, parameters
+        self.requantizer, self.pointer = requantizer, memory["output"]
+        self.itemsize = parameters.types.written.itemsize
+        self.entries, self.addend = memory.get("entries"), self._addend(memory)
+        self.lane_entries = lane_table.of_lane(block.bytes)
         self.addend_tiles = None
-        if ring_bytes(schedule, output.columns):
-            self.addend_tiles = AddendTiles(schedule, output.columns, ring, self._addend_chunk)
+        if ring_bytes(block.schedule, output.columns):
+            self.addend_tiles = AddendTiles(
+                block.schedule, output.columns, block.ring, self._addend_chunk
+            )
 
-    def load_columns(self, column_of: Callable[[Value], Value]) -> Callable[[], None]:
+    def _addend(self, memory: Memory) -> _Addend | None:
+        types = self.parameters.types
+        if types.arithmetic is None or types.sum is None:
+            return None
+        dtypes = types.sum.in_order(types.output)
+        adder = Adder(types.arithmetic, dtypes, self.block.constants)
+        return _Addend(memory["addend"], types.sum, adder)
+
+    @property
+    def contiguous(self) -> int:
+        """Elements that lie side by side, aligned, wherever a run of columns begins."""
+        output = self.output
+        distances = output.row_distance, output.group_distance
+        return math.gcd(output.columns, *distances, 16 // self.itemsize)
+
+    def load_columns(self) -> Callable[[], None]:
         """Begins to load what the table of columns is made of; gives what writes the table.
 
         The loads take as long as the first copies do, so they begin before these. A barrier must
         follow what is written.
         """
-        places, load = self.table.places(self.tile.threads), self.output.load_column
-        columns = [load(column_of(self.tile.column_at(place))) for place in places]
-        addend = self.output.addend
-        terms = None if addend is None else addend.terms()
+        places, load = self.table.places(self.tile.threads), self.parameters.load_column
+        columns = [load(self.block.column_of_all(self.tile.column_at(place))) for place in places]
+        addend = self.addend
+        terms = None if addend is None else self.parameters.sum_terms()
 
         def write() -> None:
             for place, make_column in zip(places, columns, strict=True):
                 self.table.write_at(place, make_column)
             if addend is not None and terms is not None:
                 addend.adder.write(*terms)
-            if self.output.entries is not None:
+            if self.entries is not None:
                 table = self._number_of_table()
-                lane_table.write(self.tile, self.entries, self.output.entries, 8, table)
+                lane_table.write(self.tile, self.block.bytes, self.entries, 8, table)
 
         return write
 
     def _number_of_table(self) -> Value | None:
         """Which of several tables has the entries of the tile's columns."""
         columns = self.output.columns_of_table
-        return self.place.first_column // columns if columns else None
+        return self.block.first_column // columns if columns else None
 
     def start(self, zero: Value) -> Accumulators:
         """Accumulators at first: the columns' offsets. A thread's two rows have the same ones."""
@@ -148,25 +145,20 @@ class Epilogue:
         """
         first_of_warp = ir.warp() * 16 + ir.warpgroup() * ((self.tile.products - 1) * wgmma.ROWS)
         with ir.when(first_row + first_of_warp < self.problem.rows):
-            self._store(first_row, accumulators, addend_place)
-
-    def _store(
-        self, first_row: Value, accumulators: Accumulators, addend_place: Value | None
-    ) -> None:
-        rows = [first_row + row for row in self._rows_of_tile()]
-        if self.output.place_of is not None:
-            rows = [self.output.place_of(row) for row in rows]
-        loads = self._begin_loads(rows, addend_place)
-        for start in self._starts:
-            runs = self._make_runs(start, accumulators, next(loads))
-            for row, values in zip(rows, runs, strict=True):
-                self._store_run(row, self._column(start), values)
+            rows = [first_row + row for row in self._rows_of_tile()]
+            if self.output.place_of is not None:
+                rows = [self.output.place_of(row) for row in rows]
+            loads = self._begin_loads(rows, addend_place)
+            for start in self._starts:
+                runs = self._make_runs(start, accumulators, next(loads))
+                for row, values in zip(rows, runs, strict=True):
+                    self._store_run(row, self._column(start), values)
 
     def _begin_loads(
         self, rows: Sequence[Value], place: Value | None
     ) -> Iterator[list[list[Value]]]:
         """Yields the addend's words for every start; loads from global memory begin one ahead."""
-        ahead = self.output.addend is not None and self.addend_tiles is None
+        ahead = self.addend is not None and self.addend_tiles is None
         loads: list[list[list[Value]]] = []
         for start in self._starts:
             loads.append(self._load_addend(start, rows, place))
@@ -178,7 +170,7 @@ class Epilogue:
         self, start: int, rows: Sequence[Value], place: Value | None
     ) -> list[list[Value]]:
         """Loads the addend's words for the runs of all rows; none without an addend."""
-        if self.output.addend is None:
+        if self.addend is None:
             return []
         if self.addend_tiles is None or place is None:
             return [self._load_run(row, start) for row in rows]
@@ -187,12 +179,12 @@ class Epilogue:
 
     def _addend_chunk(self, row: Value, column: Value) -> Value:
         """The address of a chunk of a tile; beyond the last row or column any that exists."""
-        assert self.output.addend is not None
+        assert self.addend is not None
         row = ir.minimum(row, self.problem.rows - 1)
-        column = self.place.first_column + column
+        column = self.block.first_column + column
         if self.output.columns % self.tile.columns:
             column = ir.minimum(column, self.output.columns - CHUNK)
-        return self.output.addend.pointer.address(self._offset(row, column))
+        return self.addend.pointer.address(self._offset(row, column))
 
     @property
     def _starts(self) -> range:
@@ -201,7 +193,7 @@ class Epilogue:
 
     def _column(self, start: int) -> Value:
         """The group's column where a thread's run begins."""
-        return self.place.first_column + ((ir.lane() & 3) * self.tile.run + start)
+        return self.block.first_column + ((ir.lane() & 3) * self.tile.run + start)
 
     def _rows_of_tile(self) -> list[Value]:
         """A thread's rows, from the tile's first."""
@@ -238,10 +230,10 @@ class Epilogue:
         if self.problem.sums_rows:
             zero_points = columns.zero_points
             sums = [sum - zero_points[i % 4] * row_sums[i // 4] for i, sum in enumerate(sums)]
-        if self.output.requantizer is None:
+        if self.requantizer is None:
             return [sums[:4], sums[4:]]
-        words = self._quantize(self.output.requantizer, sums, columns, addend)
-        return [[word if self.output.entries is None else self._look_up(word)] for word in words]
+        words = self._quantize(self.requantizer, sums, columns, addend)
+        return [[word if self.entries is None else self._look_up(word)] for word in words]
 
     def _look_up(self, word: Value) -> Value:
         """Replaces a word's bytes by their entries."""
@@ -255,7 +247,7 @@ class Epilogue:
         words: Sequence[Value],
     ) -> list[Value]:
         """Words of two rows: the accumulators of four columns, requantized, and the addend."""
-        factors, addend = columns.factors * 2, self.output.addend
+        factors, addend = columns.factors * 2, self.addend
         if addend is not None and requantizer.arithmetic == "float32":
             multipliers = [factor.multiplier for factor in factors]
             fractions = requantizer.quantize_to_fractions(sums, multipliers)
@@ -265,10 +257,10 @@ class Epilogue:
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
         """A row's outputs, side by side, as many at once as the sizes allow."""
-        pointer, columns, size = self.output.pointer, self.output.columns, self.output.itemsize
+        pointer, columns, size = self.pointer, self.output.columns, self.itemsize
         start = self._offset(row, column) * size
         run = 4 * len(words) // size
-        at_once = math.gcd(self.output.contiguous, run)
+        at_once = math.gcd(self.contiguous, run)
         for part in range(0, run, at_once):
             with ir.when((row < self.problem.rows) & (column + part < columns)):
                 here, offset = start + part * size, part * size
@@ -281,9 +273,9 @@ class Epilogue:
 
     def _load_run(self, row: Value, start: int) -> list[Value]:
         """A row's words of the addend; beyond the last row or column any that exist."""
-        assert self.output.addend is not None
-        pointer, columns, run = self.output.addend.pointer, self.output.columns, self.tile.run
-        at_once = math.gcd(self.output.contiguous, run)
+        assert self.addend is not None
+        pointer, columns, run = self.addend.pointer, self.output.columns, self.tile.run
+        at_once = math.gcd(self.contiguous, run)
         row = ir.minimum(row, self.problem.rows - 1)
         words: list[Value] = []
         for part in range(0, run, at_once):
@@ -296,12 +288,11 @@ class Epilogue:
 
     def _offset(self, row: Value, column: Value) -> Value:
         """The index of an output of the block's group."""
-        output, group = self.output, self.place.group
+        output, group = self.output, self.block.group
         offset = row.extend() * output.row_distance + column.extend()
         if output.heads > 1:
-            first = group // output.heads
-            offset = offset + ((group - first * output.heads) * output.columns).extend()
-            group = first
+            group, head = divmod(group, output.heads)
+            offset = offset + (head * output.columns).extend()
         return offset + group.extend() * output.group_distance
 
 
@@ -312,9 +303,8 @@ class _FourColumns:
         self._table, self._place = epilogue.table, place
         if epilogue.problem.sums_rows:
             self.zero_points = self._table.load_four("zero_point", place)
-        requantizer = epilogue.output.requantizer
-        if requantizer is not None:
-            self.factors = self._table.load_factors(place, requantizer.arithmetic)
+        if epilogue.requantizer is not None:
+            self.factors = self._table.load_factors(place, epilogue.requantizer.arithmetic)
 
     def load_ratio(self, output: Value) -> Ratio:
         """Loads the ratio of an output of several rows' four."""

@@ -13,21 +13,20 @@ import itertools
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from dmlax._cuda import cp_async, ir, lane_table, tuning, wgmma
-from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
+from dmlax._cuda import cp_async, ir, tuning, wgmma
+from dmlax._cuda.addend_tiles import AddendTiles
+from dmlax._cuda.block import Block
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.column_table import ColumnTable
-from dmlax._cuda.epilogue import Accumulators, BlockPlace, Epilogue, Output
+from dmlax._cuda.epilogue import Accumulators, Epilogue, Output
 from dmlax._cuda.head_rows import HeadRows
-from dmlax._cuda.ir import Pointer, Value, constant, select
-from dmlax._cuda.quantized_sum import Adder
-from dmlax._cuda.tile import Schedule, Tile
-
-SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; every block takes 1,024 more than it asks
+from dmlax._cuda.ir import Memory, Pointer, Value, constant, select
+from dmlax._cuda.parameters import Parameters
+from dmlax._cuda.tile import Tile
 
 
 class Chunk(NamedTuple):
@@ -57,111 +56,6 @@ class OperandLoader(Protocol):
 
         It is of a stage's first span; those of the others are `span_offsets` from it.
         """
-
-
-class Block:
-    """One thread block: its first tile, its shared memory; addresses there are 32 bits."""
-
-    def __init__(self, schedule: Schedule, shared: Pointer) -> None:
-        self.schedule, self.tile, self.problem = schedule, schedule.tile, schedule.problem
-        self.keeps_right = keeps_right(schedule)
-        self.stages = ir.round_up(shared.shared_address(), wgmma.ALIGNMENT)
-        self.right = self.stages + _stages_bytes(schedule)  # the matrix, where it is kept
-        self.ones = self.right + (_right_bytes(schedule) if self.keeps_right else 0)
-        self.table = ColumnTable(self.ones + 8 * self.tile.depth, self.tile.columns)
-        self.constants = self.table.end  # the epilogue's, if any
-        self.ring = self.constants + Adder.BYTES  # of the addend's tiles, if any
-        self.bytes = self.table.end  # the table of the outputs' bytes, if any
-        self.place = self._place()
-
-    def _place(self) -> BlockPlace:
-        columns, groups = self.schedule.column_tiles, self.problem.groups
-        rest = ir.block() // columns
-        first_column = (ir.block() - rest * columns) * self.tile.columns
-        row_tile = rest // groups
-        group = rest - row_tile * groups
-        return BlockPlace(row_tile * self.tile.rows, first_column, group)
-
-    def column_of_all(self, column: Value) -> Value:
-        """A tile's column among those of all groups; columns beyond the group are its last."""
-        return self.place.group * self.problem.columns + self.column_of_group(column)
-
-    def column_of_group(self, column: Value) -> Value:
-        """A tile's column among those of its group; columns beyond are the last."""
-        return ir.minimum(self.place.first_column + column, self.problem.columns - 1)
-
-    @property
-    def span_offsets(self) -> list[tuple[int, int]]:
-        """The offsets of a stage's spans in shared memory, and along the depth."""
-        size = _span_bytes(self.schedule)
-        return [(span * size, span * self.tile.depth) for span in range(self.tile.spans)]
-
-    def next_stage(self, stage: Value) -> Value:
-        """The stage after one, as bytes from the first."""
-        size = _stage_bytes(self.schedule)
-        last = (self.tile.stages - 1) * size
-        return select(stage == last, constant(0), stage + size)
-
-
-def shared_bytes(schedule: Schedule, output_columns: int) -> int:
-    """Bytes of a block's shared memory; some align the stages."""
-    right = _right_bytes(schedule) if keeps_right(schedule) else 0
-    return _stages_bytes(schedule) + right + _other_bytes(schedule, output_columns)
-
-
-def keeps_right(schedule: Schedule) -> bool:
-    """True if a block copies its columns of the right matrix once, for all its tiles.
-
-    The block must have several tiles and enough shared memory. If windows slide, no stage has a
-    part of the right matrix.
-    """
-    if schedule.problem.sliding:
-        return True
-    tile, all_rows = schedule.tile, schedule.problem.rows
-    stages = _round_up(tile.stages * tile.rows * tile.step_depth)
-    used = stages + _right_bytes(schedule) + _other_bytes(schedule, CHUNK)
-    return schedule.rows_at_once < all_rows and tile.blocks * (used + 1024) <= SHARED_MEMORY
-
-
-def _other_bytes(schedule: Schedule, output_columns: int) -> int:
-    """Bytes of what is neither a stage nor the right matrix."""
-    tile = schedule.tile
-    size = wgmma.ALIGNMENT + 8 * tile.depth + ColumnTable.bytes_of(tile.columns)
-    if schedule.problem.adds:
-        size += Adder.BYTES + ring_bytes(schedule, output_columns)
-    return size + (lane_table.BYTES if schedule.problem.looks_up else 0)
-
-
-def has_room(schedule: Schedule, output_columns: int) -> bool:
-    """True if as many blocks as the tile wants fit a multiprocessor."""
-    size = shared_bytes(schedule, output_columns) + 1024
-    return schedule.tile.blocks * size <= SHARED_MEMORY
-
-
-def _right_bytes(schedule: Schedule) -> int:
-    """Bytes of a tile's columns of the right matrix."""
-    return _round_up(schedule.tile.columns * schedule.summed_depth)
-
-
-def _stages_bytes(schedule: Schedule) -> int:
-    return _round_up(schedule.tile.stages * _stage_bytes(schedule))
-
-
-def _stage_bytes(schedule: Schedule) -> int:
-    """Bytes of a pipeline stage: the left rows, and the right ones unless they are kept."""
-    tile = schedule.tile
-    if sliding := schedule.problem.sliding:
-        return _round_up((tile.rows + sliding.pixels_beyond) * sliding.pixel_bytes)
-    return tile.rows * tile.step_depth if keeps_right(schedule) else tile.stage_bytes
-
-
-def _span_bytes(schedule: Schedule) -> int:
-    """Bytes of a span of a stage."""
-    return _stage_bytes(schedule) // schedule.tile.spans
-
-
-def _round_up(size: int) -> int:
-    return -(-size // wgmma.ALIGNMENT) * wgmma.ALIGNMENT
 
 
 class ThreadCopies:
@@ -198,7 +92,7 @@ class RightLoader:
         """The offset of the row of a tile's column."""
         if self.rows is None:
             return self.block.column_of_all(column) * self.distance
-        first: Value = self.rows.offset(self.block.place.group)
+        first: Value = self.rows.offset(self.block.group)
         return first + self.block.column_of_group(column) * self.distance
 
     def begin(self) -> None:
@@ -251,7 +145,7 @@ class RightLoader:
         if self.problem.depth % self.tile.step_depth:
             exist.append(depth < self.problem.depth)
         if self.problem.columns % self.tile.columns:
-            column = self.block.place.first_column + self.tile.column_of(self.copies.row + row)
+            column = self.block.first_column + self.tile.column_of(self.copies.row + row)
             exist.append(column < self.problem.columns)
         chunk = constant(CHUNK)
         return select(functools.reduce(operator.and_, exist), chunk, 0) if exist else None
@@ -267,46 +161,39 @@ class NextCopy(NamedTuple):
     addend_place: Value | None  # of the tile, in the ring of the addend's
 
 
-class _PrologueState(NamedTuple):
-    """The loop of the prologue."""
-
-    copied: Value  # stages
-    next_copy: NextCopy
-
-
+@dataclass
 class _Pipeline:
     """The copies of a block, ahead of its products."""
 
-    def __init__(
-        self,
-        block: Block,
-        copies: ThreadCopies,
-        left: OperandLoader,
-        right: RightLoader,
-        addend: AddendTiles | None,
-    ) -> None:
-        self.block, self.tile, self.schedule = block, block.tile, block.schedule
-        self.copies, self.left, self.right, self.addend = copies, left, right, addend
+    block: Block
+    copies: ThreadCopies
+    left: OperandLoader
+    right: RightLoader
+    addend: AddendTiles | None
+
+    def __post_init__(self) -> None:
+        self.tile, self.schedule = self.block.tile, self.block.schedule
 
     def prologue(self, zero: Value) -> NextCopy:
         """Begins to copy the first stages, but what is copied of right."""
-        first = self._begin_tile(self.block.place.first_row, zero, self.first)
+        first = self._begin_tile(self.block.first_row, zero, self.first)
         self._copy_stage(first, right=False)
-        return ir.while_loop(
-            _PrologueState(constant(1), self._commit(first)),
-            lambda state: state.copied < self.tile.stages_ahead,
-            lambda state: _PrologueState(state.copied + 1, self.copy(state.next_copy)),
-        ).next_copy
+        _, next_copy = ir.while_loop(
+            (constant(1), self._commit(first)),
+            lambda state: state[0] < self.tile.stages_ahead,
+            lambda state: (state[0] + 1, self.copy(state[1])),  # stages that are copied
+        )
+        return next_copy
 
     def locate(self) -> list[Any]:
         """Locates the rows of the block's first tile."""
-        return self._begin_tile(self.block.place.first_row, constant(0), self.first).rows
+        return self._begin_tile(self.block.first_row, constant(0), self.first).rows
 
     def copy_step(self, step: int, rows: list[Any]) -> None:
         """Begins to copy a stage of the only tile, where there is one more."""
         if step < self.schedule.steps:
-            stage = step % self.tile.stages * _stage_bytes(self.schedule)
-            first_row = self.block.place.first_row
+            stage = step % self.tile.stages * self.block.stage_bytes
+            first_row = self.block.first_row
             this = NextCopy(first_row, constant(step), constant(stage), rows, self.first)
             self._copy_stage(this, right=step > 0)
         cp_async.commit_group()
@@ -369,7 +256,7 @@ class _Products:
 
     def __init__(self, block: Block) -> None:
         self.tile, self.problem, self.keeps_right = block.tile, block.problem, block.keeps_right
-        self.schedule, tile = block.schedule, block.tile
+        self.schedule, self.span_bytes, tile = block.schedule, block.span_bytes, block.tile
         rows = ir.broadcast_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
         sliding = block.problem.sliding
         self.row_bytes = sliding.pixel_bytes if sliding else tile.depth
@@ -389,7 +276,7 @@ class _Products:
 
     def _list(self, step: Value, stage: Value) -> list[wgmma.Product]:
         tile, count = self.tile, self.tile.columns // 2
-        size = _span_bytes(self.schedule)
+        size = self.span_bytes
         right_size = tile.columns * tile.depth if self.keeps_right else size
         right_stage = step * (tile.spans * right_size) if self.keeps_right else stage
         left = self.left + (stage >> 4).extend()
@@ -440,7 +327,8 @@ class _TileState(NamedTuple):
 def run(
     block: Block,
     load_left: Callable[[ThreadCopies], OperandLoader],
-    right: Pointer,
+    memory: Memory,
+    parameters: Parameters,
     output: Output,
     right_rows: HeadRows | None = None,
 ) -> None:
@@ -449,15 +337,18 @@ def run(
     Args:
       block: of this thread.
       load_left: gives the left matrix's loader, for a thread's share of the copies.
-      right: the right matrix, rows of `depth` bytes, one a column of all groups.
-      output: the output matrix, and what its columns are requantized with.
+      memory: `output`; `right`, rows of `depth` bytes, one a column of all groups; the `addend`
+        and the `entries`, if any.
+      parameters: which requantize the output.
+      output: where the output lies.
       right_rows: where the rows of right lie, unless they are side by side.
     """
+    requantizer = parameters.requantizer()
     schedule, tile, zero = block.schedule, block.tile, constant(0)
     copies = ThreadCopies(tile)
-    right_loader = RightLoader(block, copies, right, right_rows)
-    epilogue = Epilogue(schedule, block.place, block.table, output, block.ring, block.bytes)
-    write_columns = epilogue.load_columns(block.column_of_all)
+    right_loader = RightLoader(block, copies, memory["right"], right_rows)
+    epilogue = Epilogue(block, memory, parameters, requantizer, output)
+    write_columns = epilogue.load_columns()
     ir.barrier()  # else the assembler moves the loads behind the copies
     right_loader.begin()  # rows of left take longer to locate
     pipeline = _Pipeline(block, copies, load_left(copies), right_loader, epilogue.addend_tiles)
@@ -486,7 +377,7 @@ def run(
         place = pipeline.next_place(state.addend_place)
         return _TileState(following, end.stage, end.next_copy, place)
 
-    first = _TileState(block.place.first_row, zero, first_copy, pipeline.first)
+    first = _TileState(block.first_row, zero, first_copy, pipeline.first)
     if schedule.one_tile_a_block:
         make_tile(first)
     else:
@@ -508,13 +399,13 @@ def _make_one_tile(
     for step in range(schedule.steps):
         wgmma.wait_for_copies(tile.stages_ahead - 1)
         ir.barrier()
-        stage = constant(step % tile.stages * _stage_bytes(schedule))
+        stage = constant(step % tile.stages * block.stage_bytes)
         pending = products.begin(constant(step), stage, accumulators)
         pipeline.copy_step(step + tile.stages_ahead, rows)
         accumulators = products.finish(pending, int(tile.in_flight))
     if tile.in_flight:
         accumulators = products.finish(accumulators)
-    epilogue.store(block.place.first_row, accumulators, pipeline.first)
+    epilogue.store(block.first_row, accumulators, pipeline.first)
     wgmma.wait_for_copies(0)
 
 

@@ -6,8 +6,9 @@ Import this only where a CUDA kernel is lowered: it needs Pallas.
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any, TypeVar
 
 import jax
@@ -70,6 +71,11 @@ class Value:
     __lshift__ = _operation(arith.shli)
     __rshift__ = _operation(arith.shrui)
     __floordiv__ = _operation(arith.divui)  # by a constant: the compiler multiplies instead
+
+    def __divmod__(self, divisor: int) -> "tuple[Value, Value]":
+        quotient = self // divisor
+        return quotient, self - quotient * divisor
+
     __lt__ = _comparison(arith.CmpIPredicate.ult)
     __le__ = _comparison(arith.CmpIPredicate.ule)
     __gt__ = _comparison(arith.CmpIPredicate.ugt)
@@ -179,11 +185,6 @@ def ballot(condition: Value) -> Value:
     return Value(nvvm.vote_sync(constant(_ALL).raw, condition.raw, kind))
 
 
-def warp_any(condition: Value) -> Value:
-    """True if the condition holds in any lane of the warp."""
-    return ballot(condition) != 0
-
-
 def warp_sum(x: Value) -> Value:
     """The sum over the warp's lanes, in every lane."""
     return Value(nvvm.redux_sync(x.raw, nvvm.ReductionKind.ADD, constant(_ALL).raw))
@@ -220,6 +221,7 @@ class Pointer:
         pointer = utils.memref_ptr(ref)
         kind = llvm.PointerType.get(3 if utils.is_smem_ref(ref) else 1)
         self._start = pointer if pointer.type == kind else llvm.addrspacecast(kind, pointer)
+        self.size = prod(mlir.MemRefType(ref.type).shape)  # elements
 
     def address(self, offset: Value | int = 0) -> Value:
         """The 64-bit address at an offset."""
@@ -278,6 +280,10 @@ class Pointer:
     def store_relaxed(self, offset: Value | int, value: Value) -> None:
         """Stores 64 bits, atomically, that other blocks may be loading."""
         ptx_effect("st.relaxed.gpu.global.u64 [$0], $1;", self.address(offset), value)
+
+
+Memory = Mapping[str, Pointer]
+"""A kernel's operands, its outputs and its `shared` memory, by name."""
 
 
 def load_read_only(address: Value) -> Value:
@@ -529,8 +535,3 @@ def _flatten(state: object, structure: PyTreeDef) -> list[mlir.Value]:
 def _unflatten(structure: PyTreeDef, raw_values: Iterable[mlir.Value]) -> Any:
     """The inverse of `_flatten`."""
     return jax.tree.unflatten(structure, map(Value, raw_values))
-
-
-def sum_of(values: Sequence[Value]) -> Value:
-    """The sum of several values."""
-    return functools.reduce(operator.add, values)

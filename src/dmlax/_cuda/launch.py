@@ -1,20 +1,16 @@
 """Launch of a CUDA kernel by Pallas; `ir` writes what its threads do."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import jax
-import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from dmlax._cuda import ir
-from dmlax._cuda.ir import Pointer, Value
-
-OutputT = TypeVar("OutputT")  # an array, or a pytree of arrays
+from dmlax._cuda.ir import Memory, Pointer, Value
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class ThreadBlock:
 
 def launch(
     name: str,
-    body: Callable[..., None],
+    body: Callable[[Memory], None],
     operands: Mapping[str, Array],
     outputs: Mapping[str, jax.ShapeDtypeStruct],
     *,
@@ -52,7 +48,7 @@ def launch(
     Args:
       name: what profilers show.
       body: takes a `Pointer` to every operand and output by name, to `shared` memory, and to
-        `zeroed` words that all blocks share, where there are any.
+        `zeroed` words that all blocks share, if any.
       operands: read only.
       outputs: none of size 0.
       blocks: thread blocks of the grid.
@@ -67,7 +63,7 @@ def launch(
             refs = (*refs, pl.get_global(plgpu.SemaphoreType.REGULAR((zeroed_words,))))
 
         def threads(context: object, *refs: object) -> None:
-            body(**{name: Pointer(ref) for name, ref in zip(names, refs, strict=True)})
+            body(dict(zip(names, map(Pointer, refs), strict=True)))
 
         plgpu.inline_mgpu(arg_types=(plgpu.RefType(),) * len(refs))(threads)(*refs)
 
@@ -86,39 +82,3 @@ def launch(
     )
     results: list[Array] = list(kernel(*operands.values()))
     return results
-
-
-def call_merged(
-    function: Callable[..., OutputT],
-    merge: Callable[[int, Sequence[Any], tuple[Any, ...]], OutputT | None],
-    *operands: object,
-) -> OutputT:
-    """Calls a function whose calls `jax.vmap` merges into one.
-
-    Args:
-      function: takes the operands.
-      merge: takes the mapped axis's size, which operands are mapped, and the operands; returns the
-        outputs of one call, or None where a loop calls `function`.
-      operands: pytrees of arrays.
-    """
-    call = jax.custom_batching.custom_vmap(function)
-
-    @call.def_vmap
-    def batched(size: int, mapped: Sequence[Any], *operands: Any) -> tuple[OutputT, Any]:
-        outputs = merge(size, mapped, operands)
-        if outputs is None:
-            axes = jax.tree.map(lambda is_mapped: 0 if is_mapped else None, tuple(mapped))
-            outputs = jax.vmap(jax.custom_batching.sequential_vmap(function), axes)(*operands)
-        return outputs, jax.tree.map(lambda output: True, outputs)
-
-    output: OutputT = call(*operands)
-    return output
-
-
-def call_on_rows(function: Callable[..., Array], x: Array, *shared: Array) -> Array:
-    """Calls a function of rows and of operands that all rows share; mapped rows are more rows."""
-
-    def merge(size: int, mapped: Sequence[bool], operands: tuple[Array, ...]) -> Array | None:
-        return None if any(mapped[1:]) else call_on_rows(function, *operands)
-
-    return call_merged(function, merge, x, *shared)

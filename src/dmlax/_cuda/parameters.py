@@ -2,16 +2,15 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
 
 from dmlax._core.byte_packing import rebase_of
-from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
 from dmlax._cuda.column_table import Column
-from dmlax._cuda.ir import Pointer, Value, constant
+from dmlax._cuda.ir import Memory, Value, constant
+from dmlax._cuda.product_types import ProductTypes
 from dmlax._cuda.quantized_sum import Term, lowest_of
 from dmlax._cuda.requantize import (
     Factor,
@@ -22,25 +21,6 @@ from dmlax._cuda.requantize import (
     compute_float32_factor,
     make_finite,
 )
-from dmlax._cuda.sum_types import SumTypes
-
-
-@dataclass(frozen=True)
-class ParameterTypes:
-    """All that is static of the parameters."""
-
-    left: np.dtype
-    right: np.dtype  # before it was re-based to int8
-    output: np.dtype
-    arithmetic: Arithmetic | None  # of a quantized output; None: int32 sums
-    per_column: frozenset[str]  # the names of those of one value a column; others have one value
-    rebases_output: bool = False  # to uint8, as a sum takes it
-    bias_limit: int | None = None  # to which a bias is clamped; None: sums with it wrap
-
-    @property
-    def requantized(self) -> np.dtype:
-        """The dtype that accumulators are requantized to."""
-        return np.dtype(np.uint8) if self.rebases_output else self.output
 
 
 class Parameters:
@@ -52,15 +32,19 @@ class Parameters:
 
     def __init__(
         self,
-        types: ParameterTypes,
-        memory: dict[str, Pointer],
+        types: ProductTypes,
+        memory: Memory,
+        summed: int,
         sum_of: Callable[[Value], Value] | None = None,
     ) -> None:
-        """Takes what sums a row of right, by its column of all groups, where no `sums` do."""
-        self._types, self._memory, self._sum_of = types, memory, sum_of
+        """Takes the bytes of a row of left that are summed.
+
+        `sum_of` sums a row of right, by its column of all groups, where no `sums` do.
+        """
+        self.types, self._memory, self._summed, self._sum_of = types, memory, summed, sum_of
         self.left_zero_point = self._zero_point("left_zero_point", types.left)
         self._output_zero_point = self._zero_point("output_zero_point", types.output)
-        if types.rebases_output:
+        if types.sum is not None:
             self._output_zero_point = self._output_zero_point - lowest_of(types.output)
 
     def left_zero_points(self) -> Value:
@@ -69,24 +53,20 @@ class Parameters:
 
     def requantizer(self) -> Requantizer | None:
         """The requantizer of all columns; None for int32 outputs."""
-        types = self._types
+        types = self.types
         if types.arithmetic is None:
             return None
         return Requantizer.of(types.requantized, types.arithmetic, self._output_zero_point)
 
-    def column(self, column: Value, summed: int) -> Column:
-        """A column's constants; a row of left has `summed` bytes."""
-        return self.load_column(column, summed)()
-
-    def load_column(self, column: Value, summed: int) -> Callable[[], Column]:
+    def load_column(self, column: Value) -> Callable[[], Column]:
         """Begins to load a column's parameters; gives what makes its constants of them."""
-        zero_point = self._zero_point("right_zero_point", self._types.right, column)
+        zero_point = self._zero_point("right_zero_point", self.types.right, column)
         sum, bias = self._load_sum(column), self._load_bias(column)
         scales = self._load_scales(column)
 
         def make() -> Column:
-            rebased = zero_point - rebase_of(self._types.right)
-            offset = self.left_zero_point * (rebased * summed - sum())
+            rebased = zero_point - rebase_of(self.types.right)
+            offset = self.left_zero_point * (rebased * self._summed - sum())
             if bias is not None:
                 offset = offset + self._clamp(bias)
             if scales is None:
@@ -107,12 +87,12 @@ class Parameters:
         return self._memory["bias"].load(column.extend() * 4) if "bias" in self._memory else None
 
     def _clamp(self, bias: Value) -> Value:
-        limit = self._types.bias_limit
+        limit = self.types.bias_limit
         return bias if limit is None else ir.clamp_signed(bias, -limit, limit)
 
     def _load_scales(self, column: Value) -> Scales | None:
         """Begins to load a column's scales; None for int32 sums."""
-        if self._types.arithmetic is None:
+        if self.types.arithmetic is None:
             return None
         left, right, output = (
             self._memory[name].load(self._index(name, column) * 4)
@@ -121,18 +101,20 @@ class Parameters:
         return Scales(left, right, output)
 
     def _factor(self, scales: Scales) -> tuple[Factor, Ratio]:
-        if self._types.arithmetic == "exact":
+        if self.types.arithmetic == "exact":
             return compute_exact_factor(scales)
         factor = compute_float32_factor(scales)
-        if self._types.requantized == jnp.uint8:
+        if self.types.requantized == jnp.uint8:
             finite = make_finite(factor.multiplier, self._output_zero_point)
             factor = factor._replace(multiplier=finite)
         return factor, Ratio(*[constant(0)] * 3)
 
-    def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
+    def sum_terms(self) -> tuple[Term, Term, Term]:
         """The two terms of a sum, outputs and an addend, and the sum itself."""
+        types = self.types.sum
+        assert types is not None
         output, addend, total = (
-            self._term("output", self._types.output),
+            self._term("output", self.types.output),
             self._term("addend", types.addend),
             self._term("sum", types.sum),
         )
@@ -151,7 +133,7 @@ class Parameters:
         return value if dtype == jnp.uint8 else (value ^ 128) - 128
 
     def _index(self, name: str, column: Value | None) -> Value:
-        """The index of a column's value."""
-        if column is None or name not in self._types.per_column:
+        """The index of a column's value; all columns may have the same one."""
+        if column is None or self._memory[name].size == 1:
             return constant(0, 64)
         return column.extend()

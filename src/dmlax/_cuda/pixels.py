@@ -5,7 +5,5 @@ from dmlax._cuda.ir import Value
 
 def split_pixel(pixel: Value, rows: int, columns: int) -> tuple[Value, Value, Value]:
     """The image, the row and the column of a pixel of all images."""
-    image = pixel // (rows * columns)
-    rest = pixel - image * (rows * columns)
-    y = rest // columns
-    return image, y, rest - y * columns
+    image, rest = divmod(pixel, rows * columns)
+    return image, *divmod(rest, columns)

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._cuda import capability, ir, tuning
+from dmlax._cuda.batching import call_merged
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.ir import Pointer, Value
-from dmlax._cuda.launch import ThreadBlock, call_merged, launch
+from dmlax._cuda.ir import Memory, Value
+from dmlax._cuda.launch import ThreadBlock, launch
 
 _BLOCK = ThreadBlock(4)
 
@@ -48,26 +49,20 @@ def _concatenate(*matrices: Array) -> Array:
     return joined.reshape(rows, -1)
 
 
-def _body(
-    chunks: Sequence[int],
-    count: int,
-    threads: int,
-    shared: Pointer,
-    output: Pointer,
-    **matrices: Pointer,
-) -> None:
+def _body(chunks: Sequence[int], count: int, threads: int, memory: Memory) -> None:
     """Copies every chunk of the output whose number is a multiple of `threads` further on."""
+    matrices = [memory[f"matrix_{i}"] for i in range(len(chunks))]
 
     def copy(chunk: Value) -> Value:
         words = ir.load_read_only_bytes(source(chunk), CHUNK)
-        output.store(chunk.extend() * CHUNK, *words)
+        memory["output"].store(chunk.extend() * CHUNK, *words)
         return chunk + threads
 
     def source(chunk: Value) -> Value:
         """The address of what a chunk of the output is a copy of."""
-        row = chunk // sum(chunks)
-        within, address, start = chunk - row * sum(chunks), None, 0
-        for matrix, size in zip(matrices.values(), chunks, strict=True):
+        row, within = divmod(chunk, sum(chunks))
+        address, start = None, 0
+        for matrix, size in zip(matrices, chunks, strict=True):
             here = matrix.address((row * size + (within - start)).extend() * CHUNK)
             address = here if address is None else ir.select(within >= start, here, address)
             start += size

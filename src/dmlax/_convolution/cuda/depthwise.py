@@ -7,18 +7,17 @@ multiplies and sums four taps of a channel.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.cuda.operands import launch, parameter_types, split_window
+from dmlax._convolution.cuda.operands import launch, split_window
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.plan import Operands
 from dmlax._core import windows
 from dmlax._cuda import ir, tuning
 from dmlax._cuda.column_table import Column, ColumnTable
-from dmlax._cuda.ir import Pointer, Value, constant
+from dmlax._cuda.ir import Memory, Value, constant
 from dmlax._cuda.launch import ThreadBlock
 from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.requantize import Factor, Ratio
@@ -28,13 +27,9 @@ _QUAD = 4  # channels of a thread, and taps that are multiplied at once
 
 @dataclass(frozen=True)
 class Tile(ThreadBlock):
-    """The outputs that a thread block makes at once: of some pixels, `quads` of channels.
-
-    `blocks` run on a multiprocessor.
-    """
+    """The outputs that a thread block makes at once: of some pixels, `quads` of channels."""
 
     quads: int
-    blocks: int
 
     @property
     def pixels(self) -> int:
@@ -53,7 +48,7 @@ class _Schedule:
     @property
     def quads(self) -> int:
         """Quads of all channels."""
-        return _count_quads(self.problem)
+        return self.problem.pixel_bytes // _QUAD
 
     @property
     def columns(self) -> int:
@@ -63,7 +58,7 @@ class _Schedule:
     @property
     def rows(self) -> int:
         """Tiles along the pixels that blocks begin with."""
-        running = max(1, self.tile.blocks * self.multiprocessors // self.columns)
+        running = max(1, tuning.DEPTHWISE_BLOCKS * self.multiprocessors // self.columns)
         return min(-(-self.problem.output_pixels // self.tile.pixels), running)
 
     @property
@@ -74,11 +69,10 @@ class _Schedule:
 
 def choose_tile(problem: ConvProblem) -> Tile:
     """The widest tile with the fewest idle threads: a warp reads many bytes side by side."""
-    quads = _count_quads(problem)
+    quads = problem.pixel_bytes // _QUAD
     most = max(1, quads // tuning.FEWEST_QUADS)
     columns = range(-(-quads // tuning.MOST_QUADS), most + 1)
-    sizes = tuning.DEPTHWISE_WARPGROUPS, tuning.DEPTHWISE_BLOCKS
-    tiles = (Tile(sizes[0], -(-quads // count), sizes[1]) for count in columns)
+    tiles = (Tile(tuning.DEPTHWISE_WARPGROUPS, -(-quads // count)) for count in columns)
     return max(tiles, key=partial(_busy, quads))
 
 
@@ -96,22 +90,15 @@ def convolve(problem: ConvProblem, multiprocessors: int, operands: Operands, sum
     tile = choose_tile(problem)
     schedule = _Schedule(problem, tile, multiprocessors)
 
-    def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
-        _Block(schedule, memory, output, shared).run()
-
     return launch(
         "dmlax_depthwise_convolution",
-        body,
+        lambda memory: _Block(schedule, memory).run(),
         *(problem, operands, sums, None),
         channels=problem.pixel_bytes,
         blocks=schedule.rows * schedule.columns,
         warpgroups=tile.warpgroups,
         shared_words=ColumnTable.bytes_of(_QUAD * tile.quads) // 4,
     )
-
-
-def _count_quads(problem: ConvProblem) -> int:
-    return problem.pixel_bytes // _QUAD
 
 
 def _extract_bytes(words: Sequence[Value], first: int, count: int) -> Value:
@@ -123,30 +110,20 @@ def _extract_bytes(words: Sequence[Value], first: int, count: int) -> Value:
     return word & ((1 << 8 * count) - 1) if count < 4 else word
 
 
-class _Constants(NamedTuple):
-    """The constants of a thread's four channels."""
-
-    offset: list[Value]
-    zero_point: list[Value]
-    factors: list[Factor]
-
-
 class _Block:
     """The program of one block's threads."""
 
-    def __init__(
-        self, schedule: _Schedule, memory: dict[str, Pointer], output: Pointer, shared: Pointer
-    ) -> None:
+    def __init__(self, schedule: _Schedule, memory: Memory) -> None:
         self.schedule, self.problem, self.tile = schedule, schedule.problem, schedule.tile
-        self.memory, self.output = memory, output
-        self.table = ColumnTable(shared.shared_address(), _QUAD * self.tile.quads)
+        self.memory, self.output = memory, memory["output"]
+        self.table = ColumnTable(memory["shared"].shared_address(), _QUAD * self.tile.quads)
         row = ir.block() // schedule.columns
         self.first_quad = (ir.block() - row * schedule.columns) * self.tile.quads
         pixel = ir.thread() // self.tile.quads
         self.column = ir.thread() - pixel * self.tile.quads
         self.has_pixel = pixel < self.tile.pixels
         self.first_pixel = row * self.tile.pixels + pixel
-        self.parameters = Parameters(parameter_types(self.problem), memory)
+        self.parameters = Parameters(self.problem.types, memory, self.problem.taps)
         self.requantizer = self.parameters.requantizer()
 
     def run(self) -> None:
@@ -156,37 +133,37 @@ class _Block:
 
         def column_at(place: Value) -> Column:
             channel = ir.minimum(first_channel + place, outputs - 1)
-            return self.parameters.column(channel, self.problem.taps)
+            return self.parameters.load_column(channel)()
 
         quad = self.first_quad + self.column
         is_busy = self.has_pixel & (quad < quads)
         pixels = ir.select(is_busy, constant(self.problem.output_pixels), 0)
         quad = ir.minimum(quad, quads - 1)
         filter = self._load_filter(quad)
-        self.table.write(self.tile.threads, column_at)
+        for place in self.table.places(self.tile.threads):
+            self.table.write_at(place, partial(column_at, place))
         ir.barrier()
-        constants = self._load_constants()
+        offsets, zero_points, factors = self._load_constants()
 
         def step(pixel: Value) -> Value:
-            sums = self._sum_window(pixel, quad, filter, constants)
-            self._store(pixel, quad, sums, constants.factors)
+            sums = self._sum_window(pixel, quad, filter, offsets, zero_points)
+            self._store(pixel, quad, sums, factors)
             return pixel + self.schedule.pixels_at_once
 
         ir.while_loop(self.first_pixel, lambda pixel: pixel < pixels, step)
 
-    def _load_constants(self) -> _Constants:
+    def _load_constants(self) -> tuple[list[Value], list[Value], list[Factor]]:
+        """Loads the offsets, the zero points and the factors, if any, of the four channels."""
         first, requantizer = self.column * _QUAD, self.requantizer
-        offsets, zero_points = (
-            self.table.load_four(name, first) for name in ("offset", "zero_point")
-        )
+        offsets = self.table.load_four("offset", first)
+        zero_points = self.table.load_four("zero_point", first)
         if requantizer is None:
-            return _Constants(offsets, zero_points, [])
-        factors = self.table.load_factors(first, requantizer.arithmetic)
-        return _Constants(offsets, zero_points, factors)
+            return offsets, zero_points, []
+        return offsets, zero_points, self.table.load_factors(first, requantizer.arithmetic)
 
     def _load_filter(self, quad: Value) -> list[list[Value]]:
         """Loads the taps of four channels, four to a word, zeros after the last."""
-        taps, filter = self.problem.taps, self.memory["filter"]
+        taps, filter = self.problem.taps, self.memory["right"]
         words = [filter.load((quad * taps + i).extend() * 4) for i in range(taps)]
         return [
             [
@@ -201,11 +178,12 @@ class _Block:
         pixel: Value,
         quad: Value,
         filter: Sequence[Sequence[Value]],
-        constants: _Constants,
+        offsets: Sequence[Value],
+        zero_points: Sequence[Value],
     ) -> list[Value]:
         """Four channels' sums of a window."""
         unsigned = self.problem.plan.input.dtype == jnp.uint8
-        sums, windows = list(constants.offset), [constant(0)] * _QUAD
+        sums, windows = list(offsets), [constant(0)] * _QUAD
         words = self._load_window(pixel, quad)
         words += [constant(0)] * (-len(words) % _QUAD)
         for group in range(len(words) // _QUAD):
@@ -217,7 +195,6 @@ class _Block:
                     windows[i] = ir.dot_bytes(windows[i], four, ones, unsigned=unsigned)
         if not self.problem.sums_windows:
             return sums
-        zero_points = constants.zero_point
         return [
             sum - zero_point * window
             for sum, zero_point, window in zip(sums, zero_points, windows, strict=True)

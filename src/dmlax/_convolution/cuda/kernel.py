@@ -9,16 +9,16 @@ import functools
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.cuda.operands import WindowLoader, launch, parameter_types, scratch_words
+from dmlax._convolution.cuda.operands import WindowLoader, launch, scratch_words
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.cuda.sliding import SlidingLoader, SlidingWindows
 from dmlax._convolution.plan import Operands
-from dmlax._cuda import epilogue, gemm
+from dmlax._cuda import gemm
+from dmlax._cuda.block import Block, shared_bytes
 from dmlax._cuda.epilogue import Output
-from dmlax._cuda.ir import Pointer
+from dmlax._cuda.ir import Memory
 from dmlax._cuda.parameters import Parameters
-from dmlax._cuda.quantized_sum import Adder
-from dmlax._cuda.sum_types import Addend
+from dmlax._cuda.product_types import Addend
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
 
@@ -51,28 +51,18 @@ def convolve(
     windows = SlidingWindows.of(problem)
     loader = functools.partial(SlidingLoader, windows) if windows else WindowLoader
 
-    def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
-        block = gemm.Block(schedule, shared)
-        parameters = Parameters(parameter_types(problem), memory)
-        added = None
-        if types := problem.sum:
-            options = problem.plan.options
-            adder = Adder(options.arithmetic, types.in_order(options.output_dtype), block.constants)
-            terms = functools.partial(parameters.sum_terms, types)
-            added = epilogue.Addend(memory["addend"], types, adder, terms)
+    def body(memory: Memory) -> None:
+        block = Block(schedule, memory["shared"])
+        parameters = Parameters(problem.types, memory, schedule.summed_depth)
         gemm.run(
             block,
             lambda copies: loader(problem, block, copies, memory, parameters),
-            memory["filter"],
+            memory,
+            parameters,
             Output(
-                output,
                 problem.stored_channels,
-                problem.groups * problem.stored_channels,
-                problem.stored_channels,
-                problem.plan.options.output_dtype.itemsize,
-                parameters.requantizer(),
-                lambda column: parameters.load_column(column, schedule.summed_depth),
-                added,
+                row_distance=problem.groups * problem.stored_channels,
+                group_distance=problem.stored_channels,
                 place_of=windows.place_of if windows else None,
             ),
         )
@@ -84,6 +74,6 @@ def convolve(
         channels=problem.groups * problem.stored_channels,
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,
-        shared_words=gemm.shared_bytes(schedule, problem.stored_channels) // 4,
+        shared_words=shared_bytes(schedule, problem.stored_channels) // 4,
         scratch_words=scratch_words(problem, schedule),
     )

@@ -4,7 +4,7 @@ The kernels are in `kernel` and `depthwise`, which are imported only where they 
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,12 +17,12 @@ from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.cuda.space_to_depth import ChannelTransform
 from dmlax._convolution.plan import ConvolutionPlan, Operands
 from dmlax._convolution.prepare import as_prepared, pad_channels
-from dmlax._core.arguments import Aval, aval_of
+from dmlax._core.arguments import aval_of
 from dmlax._core.byte_packing import pad_end
 from dmlax._core.layouts import from_order, to_order
 from dmlax._cuda import capability
-from dmlax._cuda.batching import with_batching
-from dmlax._cuda.sum_types import Addend, SumTypes
+from dmlax._cuda.batching import call_merged
+from dmlax._cuda.product_types import Addend, SumTypes
 
 _SIZE_LIMIT = 2**31  # of output pixels, and of bytes of one padded image and of the filter
 _KERNEL_SIZES_LIMIT = 32  # their sum: a pixel has a bit for every row and column of taps
@@ -93,26 +93,25 @@ def _run(name: str, call: Call, operands: CallOperands) -> Array:
     if plan.output.size == 0:
         return jnp.zeros(plan.output.shape, call.output_dtype)
     convolution = convolution._replace(input=input)
-    return _with_batching(call)(operands._replace(convolution=convolution))
+    return _convolve_merged(call, operands._replace(convolution=convolution))
 
 
-def _with_batching(call: Call) -> Callable[[CallOperands], Array]:
-    """The convolution with a batching rule: one kernel if only images are mapped, else a loop."""
-    output = Aval(call.output_dtype, call.plan.output.shape)
+def _convolve_merged(call: Call, operands: CallOperands) -> Array:
+    """Convolves by one kernel if only images are mapped, else by a loop over kernels."""
     merge = functools.partial(_convolve_batch, call)
-    return with_batching(functools.partial(_convolve, call), output, merge)
+    return call_merged(functools.partial(_convolve, call), merge, operands)
 
 
 def _convolve_batch(
-    call: Call, size: int, mapped: CallOperands, operands: CallOperands
+    call: Call, size: int, mapped: Sequence[CallOperands], operands: tuple[CallOperands, ...]
 ) -> Array | None:
     """Convolves mapped images as one batch; None where anything else is mapped, or they are many.
 
     The images are the input and the addend.
     """
-    if not _maps_images_alone(mapped):
+    if not _maps_images_alone(*mapped):
         return None
-    plan, (convolution, addend) = call.plan, operands
+    plan, ((convolution, addend),) = call.plan, operands
     input_batch, output_batch = plan.options.input_layout[0], plan.options.output_layout[0]
     x = _merge_first_axis(convolution.input, input_batch)
     if addend is not None:
@@ -121,7 +120,7 @@ def _convolve_batch(
     if why_not(larger, "cuda"):
         return None
     merged = CallOperands(convolution._replace(input=x), addend)
-    return _split_axis(_with_batching(call._replace(plan=larger))(merged), output_batch, size)
+    return _split_axis(_convolve_merged(call._replace(plan=larger), merged), output_batch, size)
 
 
 def _maps_images_alone(mapped: CallOperands) -> bool:

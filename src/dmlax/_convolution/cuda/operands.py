@@ -1,24 +1,28 @@
 """Operands of the Hopper kernels of convolutions: windows of the input, channels' constants."""
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from dmlax._convolution.cuda.problem import ConvProblem
-from dmlax._convolution.plan import Convolution, Operands
+from dmlax._convolution.plan import Operands
 from dmlax._cuda import cp_async, gemm, ir, tuning
 from dmlax._cuda import launch as cuda_launch
+from dmlax._cuda.block import Block
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.ir import Pointer, Value, constant, select
-from dmlax._cuda.parameters import Parameters, ParameterTypes
+from dmlax._cuda.ir import Memory, Pointer, Value, constant, select
+from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.pixels import split_pixel
-from dmlax._cuda.sum_types import Addend
+from dmlax._cuda.product_types import Addend
 from dmlax._cuda.tile import Schedule, Tile
 
 _SIDES = {  # of a matrix product, by the names of a convolution
+    "filter": "right",
     "input_zero_point": "left_zero_point",
     "filter_zero_point": "right_zero_point",
     "input_scale": "left_scale",
@@ -28,7 +32,7 @@ _SIDES = {  # of a matrix product, by the names of a convolution
 
 def launch(
     name: str,
-    body: Callable[..., None],
+    body: Callable[[Memory], None],
     problem: ConvProblem,
     operands: Operands,
     sums: Array,
@@ -44,51 +48,22 @@ def launch(
 
     Its `scratch` is global memory that no other operand uses.
     """
-    arrays = _by_side(operands) | {"sums": sums}
-    dtype = problem.plan.options.output_dtype
-    if addend is not None and problem.sum is not None:
-        arrays |= {name: x for name, x in addend._asdict().items() if x is not None}
-        dtype = problem.sum.sum
-    outputs = {"output": jax.ShapeDtypeStruct((problem.output_pixels, channels), dtype)}
+    sides = {_SIDES.get(name, name): x for name, x in operands._asdict().items()}
+    arrays = sides | {"sums": sums} | ({} if addend is None else addend._asdict())
+    shape = problem.output_pixels, channels
+    outputs = {"output": jax.ShapeDtypeStruct(shape, problem.types.written)}
     if scratch_words:
         outputs["scratch"] = jax.ShapeDtypeStruct((scratch_words,), jnp.uint32)
     output, *_ = cuda_launch.launch(
         name,
         body,
-        {name: value.reshape(-1) for name, value in arrays.items()},
+        {name: x.reshape(-1) for name, x in arrays.items() if x is not None},
         outputs,
         blocks=blocks,
         warpgroups=warpgroups,
         shared_words=shared_words,
     )
     return output
-
-
-def parameter_types(problem: ConvProblem) -> ParameterTypes:
-    """The types of a convolution's parameters."""
-    plan, options = problem.plan, problem.plan.options
-    avals = _by_side(plan.operands)
-    return ParameterTypes(
-        plan.input.dtype,
-        plan.filter.filter.dtype,
-        options.output_dtype,
-        options.arithmetic if plan.quantized else None,
-        frozenset(
-            name
-            for name in ("right_zero_point", "right_scale")
-            if avals.get(name) is not None and avals[name].size > 1
-        ),
-        rebases_output=problem.sum is not None,
-    )
-
-
-def _by_side(operands: Convolution[Any, Any]) -> dict[str, Any]:
-    """The operands that are not None, as a matrix product names them: left is the input."""
-    return {
-        _SIDES.get(name, name): value
-        for name, value in operands._asdict().items()
-        if value is not None
-    }
 
 
 def split_window(problem: ConvProblem, pixel: Value) -> tuple[Value, Value, Value]:
@@ -111,12 +86,12 @@ class WindowLoader:
     def __init__(
         self,
         problem: ConvProblem,
-        block: gemm.Block,
+        block: Block,
         copies: gemm.ThreadCopies,
-        memory: dict[str, Pointer],
+        memory: Memory,
         parameters: Parameters,
     ) -> None:
-        self.problem, self.tile, self.group = problem, block.tile, block.place.group
+        self.problem, self.tile, self.group = problem, block.tile, block.group
         self.copies, self.input, self.spans = copies, memory["input"], block.span_offsets
         self.zero_points = None
         if "scratch" in memory:
@@ -158,8 +133,9 @@ class WindowLoader:
             for axis, first in enumerate((top, left))
             for tap in range(problem.kernel[axis])
         ]
-        taps = enumerate(bits)
-        return Window(self._shorten(start), ir.sum_of([bit << tap for tap, bit in taps]))
+        start = self._shorten(start)
+        shifted = [bit << tap for tap, bit in enumerate(bits)]
+        return Window(start, functools.reduce(operator.add, shifted))
 
     def _shorten(self, offset: Value) -> Value:
         """An offset of 32 bits if they suffice: blocks on a multiprocessor share its registers."""
@@ -222,8 +198,7 @@ class WindowLoader:
         channel = depth - tap * problem.channels
         exists = tap < problem.taps
         tap = ir.minimum(tap, problem.taps - 1)
-        y = tap // problem.kernel[1]
-        x = tap - y * problem.kernel[1]
+        y, x = divmod(tap, problem.kernel[1])
         down, right = y * problem.dilations[0], x * problem.dilations[1]
         offset = (down * problem.input[1] + right) * problem.pixel_bytes + channel
         bits = (constant(1) << y) | (constant(1) << (x + problem.kernel[0]))

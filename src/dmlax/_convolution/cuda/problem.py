@@ -10,7 +10,7 @@ from dmlax._core.byte_packing import round_up_to_word
 from dmlax._core.windows import two_axes
 from dmlax._cuda import tuning
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.sum_types import SumTypes
+from dmlax._cuda.product_types import ProductTypes, SumTypes
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,14 @@ class ConvProblem:
         )
 
     @property
+    def types(self) -> ProductTypes:
+        """The types of the product's parameters."""
+        plan, options = self.plan, self.plan.options
+        arithmetic = options.arithmetic if plan.quantized else None
+        dtypes = plan.input.dtype, plan.filter.filter.dtype, options.output_dtype
+        return ProductTypes(*dtypes, arithmetic, sum=self.sum)
+
+    @property
     def output_channels(self) -> int:
         """Output channels of a group."""
         return self.plan.filter.outputs // self.groups
@@ -79,10 +87,15 @@ class ConvProblem:
         return self.images * math.prod(self.input) * self.pixel_bytes
 
     @property
+    def padded_input(self) -> list[int]:
+        """Rows and columns of an image with its padding."""
+        edges = zip(self.input, self.padding, strict=True)
+        return [size + start + end for size, (start, end) in edges]
+
+    @property
     def padded_image_bytes(self) -> int:
         """Bytes of one image with its padding."""
-        edges = zip(self.input, self.padding, strict=True)
-        return math.prod(size + start + end for size, (start, end) in edges) * self.pixel_bytes
+        return math.prod(self.padded_input) * self.pixel_bytes
 
     @property
     def filter_bytes(self) -> int:

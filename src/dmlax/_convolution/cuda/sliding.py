@@ -4,6 +4,7 @@ A product's left rows are all pixels of the padded images, one after another: a 
 many rows further on. Rows whose window leaves the image, or reaches the next one, are not stored.
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -46,35 +47,21 @@ class SlidingWindows:
         return pixels * self.problem.channels + filter <= tuning.MOST_SLIDING_BYTES
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """Rows and columns of a padded image."""
-        rows, columns = (
-            size + start + end
-            for size, (start, end) in zip(self.problem.input, self.problem.padding, strict=True)
-        )
-        return rows, columns
-
-    @property
     def pixels(self) -> int:
         """Pixels of all padded images."""
-        rows, columns = self.sizes
-        return self.problem.images * rows * columns
+        return self.problem.images * math.prod(self.problem.padded_input)
 
     @property
     def sliding(self) -> Sliding:
         """The windows as a tile of the product reads them."""
-        return Sliding(self.problem.channels, self.sizes[1], self.problem.kernel)
+        return Sliding(self.problem.channels, self.problem.padded_input[1], self.problem.kernel)
 
     def place_of(self, pixel: Value) -> Value:
         """The output pixel whose window begins at a pixel of the padded images, or beyond all."""
-        image, y, x = self.split(pixel)
+        image, y, x = split_pixel(pixel, *self.problem.padded_input)
         height, width = self.problem.output
         exists = (image < self.problem.images) & (y < height) & (x < width)
         return select(exists, (image * height + y) * width + x, self.pixels)
-
-    def split(self, pixel: Value) -> tuple[Value, Value, Value]:
-        """The image, the row and the column of a pixel of the padded images."""
-        return split_pixel(pixel, *self.sizes)
 
 
 class SlidingLoader(WindowLoader):
@@ -110,7 +97,7 @@ class SlidingLoader(WindowLoader):
         problem, pixel = self.problem, ir.minimum(pixel, self.windows.pixels - 1)
         if not problem.padded:
             return self.input.address_signed(self._offset(pixel, byte)), CHUNK, None
-        image, y, x = self.windows.split(pixel)
+        image, y, x = split_pixel(pixel, *problem.padded_input)
         (top, _), (left, _) = problem.padding
         height, width = problem.input
         y, x = y - top, x - left

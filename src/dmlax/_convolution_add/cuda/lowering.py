@@ -8,7 +8,7 @@ from dmlax._convolution.cuda import lowering as convolution
 from dmlax._convolution_add.plan import SUM_PARAMETERS, ConvolutionAddPlan, Operands
 from dmlax._convolution_add.xla import add_pairs
 from dmlax._cuda import byte_pairs
-from dmlax._cuda.sum_types import Addend, SumTypes
+from dmlax._cuda.product_types import Addend, SumTypes
 
 
 def why_not(plan: ConvolutionAddPlan, platform: str) -> str | None:

@@ -6,7 +6,6 @@ keeps what multiplies the elements and is added to them, and loads its next row 
 """
 
 import functools
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -15,8 +14,9 @@ import numpy as np
 from jax import Array
 
 from dmlax._cuda import capability, ir, tuning
-from dmlax._cuda.ir import Pointer, Value, constant
-from dmlax._cuda.launch import ThreadBlock, call_on_rows, launch
+from dmlax._cuda.batching import call_on_rows
+from dmlax._cuda.ir import Memory, Value, constant
+from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._cuda.requantize import literal
 
 _BLOCK = ThreadBlock(1)
@@ -28,34 +28,35 @@ _FAR = 2.0**10  # steps: every element further off is clamped
 
 
 class Quantization(NamedTuple):
-    """The scales before and after, the zero point after, and what is added to a variance."""
+    """The dtypes and the scales before and after, the zero point after, and what variances get."""
 
+    input: np.dtype
+    output: np.dtype
     x_scale: float
     y_scale: float
     y_zero_point: int
     epsilon: float
 
 
-def normalize(quantization: Quantization, output: np.dtype, x: Array, *factors: Array) -> Array:
+def normalize(quantization: Quantization, x: Array, *factors: Array) -> Array:
     """The rows of the last axis, normalized, multiplied, added to and quantized.
 
     Args:
       quantization: parameters of one value.
-      output: int8 or uint8.
       x: int8 or uint8; a row is whole words.
       factors: float32, for the elements of a row: the scale, and the bias if any.
     """
-    return call_on_rows(functools.partial(_normalize, quantization, output), x, *factors)
+    return call_on_rows(functools.partial(_normalize, quantization), x, *factors)
 
 
-def _normalize(quantization: Quantization, output: np.dtype, x: Array, *factors: Array) -> Array:
+def _normalize(quantization: Quantization, x: Array, *factors: Array) -> Array:
+    output = quantization.output
     if x.size == 0:
         return jnp.zeros(x.shape, output)
     count = x.shape[-1]
     rows = x.size // count
     blocks = min(-(-rows // _ROWS), tuning.NORMALIZATION_BLOCKS * capability.multiprocessors())
-    types = x.dtype, output
-    body = functools.partial(_body, quantization, types, rows, count, blocks * _ROWS)
+    body = functools.partial(_body, quantization, rows, count, blocks * _ROWS)
     (normalized,) = launch(
         "dmlax_layer_normalization",
         body,
@@ -75,17 +76,9 @@ class _State(NamedTuple):
     words: list[Value]  # a lane's, of that row
 
 
-def _body(
-    quantization: Quantization,
-    types: tuple[np.dtype, np.dtype],
-    rows: int,
-    count: int,
-    warps: int,
-    shared: Pointer,
-    **memory: Pointer,
-) -> None:
+def _body(quantization: Quantization, rows: int, count: int, warps: int, memory: Memory) -> None:
     """Normalizes every row whose number is a multiple of `warps` further on."""
-    lane = _Lane(quantization, types, count, memory)
+    lane = _Lane(quantization, count, memory)
     first = ir.block() * _ROWS + ir.warp()
 
     def step(state: _State) -> _State:
@@ -101,17 +94,9 @@ def _body(
 class _Lane:
     """A lane's share of every row: every 32nd word."""
 
-    def __init__(
-        self,
-        quantization: Quantization,
-        types: tuple[np.dtype, np.dtype],
-        count: int,
-        memory: Mapping[str, Pointer],
-    ) -> None:
-        """Takes the dtypes of the input and the output, and the elements of a row."""
-        self.quantization, (self.input, self.output) = quantization, types
-        self.count = count
-        self.memory = memory
+    def __init__(self, quantization: Quantization, count: int, memory: Memory) -> None:
+        """Takes the elements of a row."""
+        self.quantization, self.count, self.memory = quantization, count, memory
         words = count // _WORD
         self.indices = [ir.lane() + first for first in range(0, words, 32)]
         self.is_whole = words % 32 == 0  # else the last words are of some lanes alone
@@ -145,7 +130,7 @@ class _Lane:
     def _load(self, start: Value, index: Value) -> Value:
         """A word of unsigned bytes of the input's order; 0 where the row has ended."""
         address = self.memory["input"].address(start + (index * _WORD).extend())
-        flip = 0x80808080 if np.iinfo(self.input).min else 0
+        flip = 0x80808080 if np.iinfo(self.quantization.input).min else 0
         if self.is_whole:
             word = ir.load_read_only(address)
         else:
@@ -176,13 +161,13 @@ class _Lane:
         self, word: Value, total: Value, factor: Value, factors: list[tuple[Value, ...]]
     ) -> Value:
         """Normalizes and quantizes four elements."""
-        low = int(np.iinfo(self.output).min) - self.quantization.y_zero_point
+        low = int(np.iinfo(self.quantization.output).min) - self.quantization.y_zero_point
         add = "fma.rn.f32 y, y, $3, $4" if len(self.factor_names) == 2 else "mul.rn.f32 y, y, $3"
         text = (
             f"{{ .reg .f32 y, q, r; cvt.rn.f32.s32 y, $1; mul.rn.f32 y, y, $2; {add}; "
             f"{_divide(self.quantization.y_scale)} cvt.rni.s32.f32 $0, y; }}"
         )
-        saturates = self.output == np.uint8 and _is_usual(self.quantization.y_scale)
+        saturates = self.quantization.output == np.uint8 and _is_usual(self.quantization.y_scale)
         elements = []
         for i, of_element in enumerate(factors):
             deviation = ((word >> 8 * i) & 0xFF) * self.count - total

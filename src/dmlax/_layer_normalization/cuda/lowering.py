@@ -34,4 +34,5 @@ def run(plan: LayerNormalizationPlan, operands: LayerNormalization) -> Array:
 
     parameters = plan.x_scale, plan.y_scale, plan.y_zero_point, plan.epsilon
     x, *factors = (jnp.asarray(operand) for operand in operands if operand is not None)
-    return kernel.normalize(kernel.Quantization(*parameters), plan.output.dtype, x, *factors)
+    quantization = kernel.Quantization(plan.input.dtype, plan.output.dtype, *parameters)
+    return kernel.normalize(quantization, x, *factors)

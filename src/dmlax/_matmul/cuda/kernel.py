@@ -11,15 +11,15 @@ from jax import Array
 
 from dmlax._core.arguments import ABSENT
 from dmlax._cuda import byte_table, cp_async, gemm, ir
+from dmlax._cuda.block import Block, has_room, shared_bytes
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.epilogue import Addend, Output
+from dmlax._cuda.epilogue import Output
 from dmlax._cuda.head_rows import HeadRows
-from dmlax._cuda.ir import Pointer, Value, constant, select
+from dmlax._cuda.ir import Memory, Pointer, Value, constant, select
 from dmlax._cuda.launch import launch
-from dmlax._cuda.parameters import Parameters, ParameterTypes
-from dmlax._cuda.quantized_sum import Adder
+from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
-from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
+from dmlax._matmul.cuda.problem import MatmulProblem, Matrices
 
 
 def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
@@ -29,9 +29,9 @@ def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
         columns=problem.columns,
         depth=problem.depth,
         groups=problem.groups,
-        unsigned=problem.left == jnp.uint8,
+        unsigned=problem.types.left == jnp.uint8,
         sums_rows=problem.sums_rows(operands),
-        adds=problem.sum is not None,
+        adds=problem.types.sum is not None,
         looks_up=operands.entries is not None,
         tables=problem.tables,
     )
@@ -44,34 +44,21 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
     if operands.entries is not None and not _looks_up_at_once(problem, schedule):
         output = multiply(problem, multiprocessors, operands._replace(entries=None))
         return _look_up(problem, output, operands.entries)
-    types = parameter_types(problem, operands)
 
-    def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
-        block = gemm.Block(schedule, shared)
+    def body(memory: Memory) -> None:
+        block = Block(schedule, memory["shared"])
         sum_of = None
         if problem.right_rows is not None:
             sum_of = functools.partial(_sum_row, problem, problem.right_rows, memory["right"])
-        parameters = Parameters(types, memory, sum_of)
-        addend = None
-        if problem.arithmetic is not None and (types_of_sum := problem.sum):
-            dtypes = types_of_sum.in_order(problem.output)
-            adder = Adder(problem.arithmetic, dtypes, block.constants)
-            terms = functools.partial(parameters.sum_terms, types_of_sum)
-            addend = Addend(memory["addend"], types_of_sum, adder, terms)
         gemm.run(
             block,
             lambda copies: RowLoader(problem, block, copies, memory["left"]),
-            memory["right"],
+            memory,
+            Parameters(problem.types, memory, problem.summed, sum_of),
             Output(
-                output,
                 problem.stored,
                 row_distance=problem.stored * problem.heads,
                 group_distance=problem.rows * problem.stored * problem.heads,
-                itemsize=problem.output.itemsize,
-                requantizer=parameters.requantizer(),
-                load_column=lambda column: parameters.load_column(column, problem.summed),
-                addend=addend,
-                entries=memory.get("entries"),
                 columns_of_table=problem.columns // problem.tables if problem.tables > 1 else 0,
                 heads=problem.heads,
             ),
@@ -84,12 +71,12 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         {n: value.reshape(-1) for n, value in operands._asdict().items() if value is not None},
         {
             "output": jax.ShapeDtypeStruct(
-                (problem.groups * problem.rows, problem.stored), problem.written
+                (problem.groups * problem.rows, problem.stored), problem.types.written
             )
         },
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,
-        shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
+        shared_words=shared_bytes(schedule, problem.columns) // 4,
     )
     return output.reshape(problem.output_sizes)
 
@@ -104,7 +91,7 @@ def adds_in_wide_tiles(problem: MatmulProblem, multiprocessors: int) -> bool:
 def _looks_up_at_once(problem: MatmulProblem, schedule: Schedule) -> bool:
     """True if the tables fit beside a tile, whose columns all have the same table."""
     one_table = problem.columns // problem.tables % schedule.tile.columns == 0
-    return (one_table or problem.tables == 1) and gemm.has_room(schedule, problem.columns)
+    return (one_table or problem.tables == 1) and has_room(schedule, problem.columns)
 
 
 def _look_up(problem: MatmulProblem, output: Array, entries: Array) -> Array:
@@ -115,7 +102,7 @@ def _look_up(problem: MatmulProblem, output: Array, entries: Array) -> Array:
         byte_table.look_up("dmlax_quantized_lookup", table, part)
         for table, part in zip(entries, jnp.split(places, ends, -1), strict=True)
     ]
-    return jnp.concatenate(parts, -1).astype(problem.output)
+    return jnp.concatenate(parts, -1).astype(problem.types.output)
 
 
 def _sum_row(problem: MatmulProblem, rows: HeadRows, right: Pointer, column: Value) -> Value:
@@ -127,34 +114,19 @@ def _sum_row(problem: MatmulProblem, rows: HeadRows, right: Pointer, column: Val
     return ir.sum_bytes(itertools.chain.from_iterable(loads))
 
 
-def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterTypes:
-    """The types of the parameters."""
-    parameters = {name: getattr(operands, name) for name in PER_COLUMN}
-    many = frozenset(name for name, x in parameters.items() if x is not None and x.size > 1)
-    return ParameterTypes(
-        problem.left,
-        problem.right,
-        problem.output,
-        problem.arithmetic,
-        many,
-        rebases_output=problem.sum is not None,
-        bias_limit=problem.bias_limit,
-    )
-
-
 class RowLoader:
     """The loader of left's rows, which are side by side; zeros follow a row."""
 
     def __init__(
         self,
         problem: MatmulProblem,
-        block: gemm.Block,
+        block: Block,
         copies: gemm.ThreadCopies,
         matrix: Pointer,
     ) -> None:
         self.problem, self.tile, self.copies, self.matrix = problem, block.tile, copies, matrix
         self.spans = block.span_offsets
-        group, rows = block.place.group, problem.left_rows
+        group, rows = block.group, problem.left_rows
         if rows is None:
             self.row_distance = problem.depth
             matrix_bytes = problem.rows * problem.depth if problem.left_groups > 1 else 0

@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,16 +18,14 @@ from dmlax._core.arguments import ABSENT, Aval, expand_rank
 from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda import capability, tuning
+from dmlax._cuda.batching import call_merged
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.head_rows import HeadRows
-from dmlax._cuda.sum_types import Addend, SumTypes
+from dmlax._cuda.product_types import Addend, SumTypes, UniformProduct
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import MatrixShape, Operands, ProductPlan
 from dmlax._matmul.prepare import PACKER, as_parameter, as_rows
-
-if TYPE_CHECKING:
-    from dmlax._cuda.parameters import ParameterTypes
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
 
@@ -98,7 +96,7 @@ def run_with_sum(
     from dmlax._matmul.cuda import kernel
 
     problem, matrices = _problem(plan, operands, _prepared(plan, operands), fused=True)
-    problem = replace(problem, sum=sum)
+    problem = replace(problem, types=replace(problem.types, sum=sum))
     if problem.groups > 1 or not kernel.adds_in_wide_tiles(problem, capability.multiprocessors()):
         return None
     x, *parameters = addend
@@ -138,17 +136,13 @@ def run_of_heads(
     return output.reshape(*plan.batch, plan.rows, problem.stored)
 
 
-def parameters_of(
-    plan: ProductPlan, operands: Operands
-) -> "tuple[ParameterTypes, bool, dict[str, Array]]":
-    """The types of a product's parameters, whether it sums left's rows, and the parameters."""
-    from dmlax._matmul.cuda import kernel
-
+def parameters_of(plan: ProductPlan, operands: Operands) -> tuple[UniformProduct, dict[str, Array]]:
+    """The product, and its parameters, which must be single values."""
     problem = MatmulProblem.of(plan, plan.arithmetic)
     parameters = _parameters(plan, problem, operands, operands.b_zero_point)
     matrices = Matrices(ABSENT, ABSENT, ABSENT, **parameters)
     present = {name: x for name, x in matrices._asdict().items() if x is not None}
-    return kernel.parameter_types(problem, matrices), problem.sums_rows(matrices), present
+    return UniformProduct(problem.types, problem.sums_rows(matrices), plan.depth), present
 
 
 def pack_heads_by_kernel(
@@ -276,7 +270,7 @@ def _parameters(
     per_column = functools.partial(_per_column, problem, _batch(plan, problem))
     zero_points = {"right_zero_point": per_column(right_zero_point)}
     zero_points |= _single(left_zero_point=operands.a_zero_point)
-    if problem.arithmetic is None:
+    if problem.types.arithmetic is None:
         return zero_points
     sizes = problem.groups, problem.columns
     return {
@@ -295,7 +289,7 @@ def _stores_bytes_alone(problem: MatmulProblem) -> bool:
     """True for many outputs of an odd number of columns: whole chunks of them are faster."""
     many = problem.groups * problem.rows * problem.columns >= tuning.FEWEST_PADDED_OUTPUTS
     odd = problem.columns % 4 > 0 and problem.columns > CHUNK
-    return many and odd and problem.output.itemsize == 1
+    return many and odd and problem.types.output.itemsize == 1
 
 
 def _left(plan: ProductPlan, problem: MatmulProblem, a: Array) -> Array:
@@ -331,7 +325,6 @@ def _single(**parameters: Array | None) -> dict[str, Any]:
 
 def _launch(problem: MatmulProblem, operands: Matrices) -> Array:
     """Runs one kernel, also for a mapped call unless a parameter of all columns is mapped."""
-    from dmlax._cuda.launch import call_merged
     from dmlax._matmul.cuda import kernel
 
     def multiply(operands: Matrices) -> Array:
@@ -340,11 +333,8 @@ def _launch(problem: MatmulProblem, operands: Matrices) -> Array:
     def merge(
         size: int, mapped: Sequence[Matrices], operands: tuple[Matrices, ...]
     ) -> Array | None:
-        shape = size, *problem.output_sizes
-        if size == 0:
-            return jnp.zeros(shape, problem.written)
         merged = _merge(problem, size, mapped[0], operands[0])
-        return None if merged is None else _launch(*merged).reshape(shape)
+        return merged and _launch(*merged).reshape(size, *problem.output_sizes)
 
     return call_merged(multiply, merge, operands)
 

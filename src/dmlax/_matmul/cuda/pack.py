@@ -14,10 +14,11 @@ from jax import Array
 
 from dmlax._core.byte_packing import rebase_of
 from dmlax._cuda import cp_async, ir
+from dmlax._cuda.batching import call_merged
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.head_rows import HeadRows
-from dmlax._cuda.ir import Pointer, Value, constant
-from dmlax._cuda.launch import ThreadBlock, call_merged, launch
+from dmlax._cuda.ir import Memory, Value, constant
+from dmlax._cuda.launch import ThreadBlock, launch
 
 _BLOCK = ThreadBlock(2)
 _SKEW = 64  # bytes after every 16 rows, which half a warp reads beside the next ones
@@ -82,19 +83,10 @@ def _shared_bytes(depth: int, columns: int) -> int:
     return CHUNK + padded * columns + padded // CHUNK * _SKEW + 4 * columns
 
 
-def _body(
-    head_rows: HeadRows,
-    depth: int,
-    columns: int,
-    signs: int,
-    matrices: Pointer,
-    packed: Pointer,
-    sums: Pointer,
-    shared: Pointer,
-) -> None:
+def _body(head_rows: HeadRows, depth: int, columns: int, signs: int, memory: Memory) -> None:
     """Copies a matrix, and stores its columns; `signs` re-base four bytes."""
     padded, group, zero = _round_up(depth), ir.block(), constant(0)
-    rows = ir.round_up(shared.shared_address(), CHUNK)
+    rows = ir.round_up(memory["shared"].shared_address(), CHUNK)
     totals = rows + (padded * columns + padded // CHUNK * _SKEW)
     start = head_rows.offset(group.extend())
 
@@ -103,19 +95,19 @@ def _body(
         to = rows + chunk * CHUNK + row // CHUNK * _SKEW
         with ir.when(row < depth):
             place = row * (head_rows.row - columns) + chunk * CHUNK
-            cp_async.copy(to, matrices.address(start + place.extend()), CHUNK)
+            cp_async.copy(to, memory["matrices"].address(start + place.extend()), CHUNK)
         with ir.when(row >= depth):
             ir.store_shared(to, *[constant(signs)] * 4)
 
     def compute(place: Value) -> None:
-        part = place // (columns // 4)
-        column = (place - part * (columns // 4)) * 4
+        part, quad = divmod(place, columns // 4)
+        column = quad * 4
         start = rows + part * (CHUNK * columns + _SKEW) + column
         words = [ir.load_shared(start + i * columns, 1)[0] ^ constant(signs) for i in range(CHUNK)]
         transposed = [ir.transpose_bytes(words[i : i + 4]) for i in range(0, CHUNK, 4)]
         for i, chunk in enumerate(zip(*transposed, strict=True)):
             to = (group * columns + column + i).extend() * padded + (part * CHUNK).extend()
-            packed.store(to, *chunk)
+            memory["packed"].store(to, *chunk)
             ones = constant(_ONES)
             total = functools.reduce(
                 lambda sum, word: ir.dot_bytes(sum, word, ones, unsigned=False), chunk, zero
@@ -132,6 +124,6 @@ def _body(
 
     def store(column: Value) -> None:
         (total,) = ir.load_shared(totals + column * 4, 1)
-        sums.store((group * columns + column).extend() * 4, total)
+        memory["sums"].store((group * columns + column).extend() * 4, total)
 
     _BLOCK.visit(columns, store)

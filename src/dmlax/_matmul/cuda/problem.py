@@ -11,7 +11,7 @@ from jax import Array
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.head_rows import HeadRows
-from dmlax._cuda.sum_types import SumTypes
+from dmlax._cuda.product_types import ProductTypes
 from dmlax._matmul.plan import ProductPlan
 
 
@@ -46,20 +46,15 @@ PER_COLUMN = ("right_zero_point", "right_scale", "bias")
 class MatmulProblem:
     """Products of as many pairs of matrices as there are groups; left may be one for all."""
 
-    left: np.dtype
-    right: np.dtype  # before it was re-based to int8
-    output: np.dtype
-    arithmetic: Arithmetic | None  # of a quantized output; None: int32 sums
+    types: ProductTypes
     left_groups: int
     groups: int
     rows: int
     columns: int
     summed: int  # products of one output
-    bias_limit: int | None = None  # to which a bias is clamped
     whole_rows: bool = False  # the output's rows are whole chunks
     heads: int = 1  # groups whose rows of the output lie side by side
     tables: int = 1  # of bytes, for equal parts of the columns, if any
-    sum: SumTypes | None = None  # of an addend
     left_rows: HeadRows | None = None  # where they lie in a matrix that has those of all heads
     right_rows: HeadRows | None = None  # those of right, as int8
 
@@ -68,17 +63,15 @@ class MatmulProblem:
         """The problem of a plan: where right is the same for all, its batch is more rows."""
         batch, right = math.prod(plan.batch), math.prod(plan.matrix.batch)
         alone = math.prod(plan.input.shape[:-2]) == 1
+        output = np.dtype(np.int32) if arithmetic is None else plan.output.dtype
+        dtypes = plan.input.dtype, plan.matrix.matrix.dtype, output
         return cls(
-            plan.input.dtype,
-            plan.matrix.matrix.dtype,
-            np.dtype(np.int32) if arithmetic is None else plan.output.dtype,
-            arithmetic,
+            ProductTypes(*dtypes, arithmetic, plan.bias_limit),
             left_groups=1 if right == 1 or alone else batch,
             groups=1 if right == 1 else batch,
             rows=plan.rows * (batch if right == 1 else 1),
             columns=plan.columns,
             summed=plan.depth,
-            bias_limit=plan.bias_limit,
         )
 
     @property
@@ -90,11 +83,6 @@ class MatmulProblem:
     def stored(self) -> int:
         """Elements of a row of the output; any follow the columns."""
         return -(-self.columns // CHUNK) * CHUNK if self.whole_rows else self.columns
-
-    @property
-    def written(self) -> np.dtype:
-        """The dtype of what is stored."""
-        return self.output if self.sum is None else self.sum.sum
 
     @property
     def output_sizes(self) -> tuple[int, ...]:
@@ -117,4 +105,4 @@ class MatmulProblem:
 
     def sums_rows(self, operands: Matrices) -> bool:
         """True if right has a zero point, whose term needs the sums of the rows of left."""
-        return operands.right_zero_point is not None or self.right == jnp.uint8
+        return operands.right_zero_point is not None or self.types.right == jnp.uint8

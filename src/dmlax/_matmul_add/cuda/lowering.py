@@ -2,7 +2,7 @@
 
 from jax import Array
 
-from dmlax._cuda.sum_types import Addend, SumTypes
+from dmlax._cuda.product_types import Addend, SumTypes
 from dmlax._matmul.cuda import lowering as product
 from dmlax._matmul_add import xla
 from dmlax._matmul_add.plan import MatmulAdd, MatmulAddPlan

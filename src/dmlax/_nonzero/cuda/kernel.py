@@ -17,7 +17,7 @@ from jax import Array
 
 from dmlax._cuda import cp_async, ir, tuning
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.ir import Pointer, Value, constant, select
+from dmlax._cuda.ir import Memory, Pointer, Value, constant, select
 from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._nonzero.plan import NonzeroPlan
 
@@ -32,11 +32,12 @@ _ITEMS_BYTES = 4 * 32  # a warp's words, one for an item, of which there are up 
 class Tile(ThreadBlock):
     """The elements that a thread block takes at once: `items` a thread, 32 at most.
 
-    The grid has `blocks`.
+    The grid has `blocks`, or one for each of few tiles.
     """
 
     items: int
     blocks: int
+    plan: NonzeroPlan
 
     @classmethod
     def of(cls, plan: NonzeroPlan, multiprocessors: int) -> "Tile":
@@ -45,42 +46,17 @@ class Tile(ThreadBlock):
         _, wide = tuning.NONZERO_TILES[-1]
         large = wide if plan.input.dtype.itemsize > 4 else tuning.NONZERO_LARGE_TILE
         warpgroups, items, blocks = next(sizes, large)
-        return cls(warpgroups, items, blocks * multiprocessors)
+        return cls(warpgroups, items, blocks * multiprocessors, plan)
 
     @property
     def elements(self) -> int:
         """Elements of the tile."""
         return self.threads * self.items
 
-
-def compact(plan: NonzeroPlan, tile: Tile, input: Array) -> tuple[Array, Array]:
-    """Gives the count, (1,), and the coordinates, flat."""
-    tiles = -(-input.size // tile.elements)
-    words = plan.size * plan.coordinate_rank
-    geometry = _Geometry(plan, tile, tiles)
-    count, rows = launch(
-        "dmlax_nonzero_coordinates",
-        lambda **memory: _Block(geometry, **memory).run(),
-        {"input": input},
-        {
-            "count": jax.ShapeDtypeStruct((1,), jnp.uint32),
-            "rows": jax.ShapeDtypeStruct((max(words, 1),), jnp.uint32),
-        },
-        blocks=min(tile.blocks, tiles),
-        warpgroups=tile.warpgroups,
-        shared_words=_Shared.words(geometry),
-        zeroed_words=2 * (tiles + 1),  # the states of all tiles, and the count of those taken
-    )
-    return count, rows
-
-
-@dataclass(frozen=True)
-class _Geometry:
-    """Sizes that are constants of the kernel."""
-
-    plan: NonzeroPlan
-    tile: Tile
-    tiles: int
+    @property
+    def tiles(self) -> int:
+        """Tiles of the input."""
+        return -(-self.plan.elements // self.elements)
 
     @property
     def element_bytes(self) -> int:
@@ -90,7 +66,7 @@ class _Geometry:
     @property
     def warps(self) -> int:
         """Warps of a block."""
-        return self.tile.threads // 32
+        return self.threads // 32
 
     @property
     def buffer_bytes(self) -> int:
@@ -100,7 +76,26 @@ class _Geometry:
     @property
     def tile_bytes(self) -> int:
         """Bytes of a tile of the input."""
-        return self.tile.elements * self.element_bytes
+        return self.elements * self.element_bytes
+
+
+def compact(tile: Tile, input: Array) -> tuple[Array, Array]:
+    """Gives the count, (1,), and the coordinates, flat."""
+    words = tile.plan.size * tile.plan.coordinate_rank
+    count, rows = launch(
+        "dmlax_nonzero_coordinates",
+        lambda memory: _Block(tile, memory).run(),
+        {"input": input},
+        {
+            "count": jax.ShapeDtypeStruct((1,), jnp.uint32),
+            "rows": jax.ShapeDtypeStruct((max(words, 1),), jnp.uint32),
+        },
+        blocks=min(tile.blocks, tile.tiles),
+        warpgroups=tile.warpgroups,
+        shared_words=_Shared.words(tile),
+        zeroed_words=2 * (tile.tiles + 1),  # the states of all tiles, and the count of those taken
+    )
+    return count, rows
 
 
 class _Shared:
@@ -111,21 +106,21 @@ class _Shared:
     another has read what this one left.
     """
 
-    def __init__(self, geometry: _Geometry, pointer: Pointer) -> None:
+    def __init__(self, tile: Tile, pointer: Pointer) -> None:
         self.load, self.store = pointer.load, pointer.store  # words of the buffers
-        self.first_row = 4 * geometry.warps
+        self.first_row = 4 * tile.warps
         self.next_tile = self.first_row + 4
-        start = pointer.shared_address() + 2 * geometry.buffer_bytes
+        start = pointer.shared_address() + 2 * tile.buffer_bytes
         start = ir.round_up(start, CHUNK)
         self.bits = start + ir.warp() * (2 * _ITEMS_BYTES)
         self.rows = self.bits + _ITEMS_BYTES
-        self.tile = start + geometry.warps * (2 * _ITEMS_BYTES)
+        self.tile = start + tile.warps * (2 * _ITEMS_BYTES)
 
     @staticmethod
-    def words(geometry: _Geometry) -> int:
-        of_buffers = 2 * geometry.buffer_bytes
-        of_items = geometry.warps * 2 * _ITEMS_BYTES
-        return (of_buffers + CHUNK + of_items + geometry.tile_bytes) // 4
+    def words(tile: Tile) -> int:
+        of_buffers = 2 * tile.buffer_bytes
+        of_items = tile.warps * 2 * _ITEMS_BYTES
+        return (of_buffers + CHUNK + of_items + tile.tile_bytes) // 4
 
 
 class _TileState(NamedTuple):
@@ -150,19 +145,11 @@ class _LookBackState(NamedTuple):
 class _Block:
     """The program of one block's threads."""
 
-    def __init__(
-        self,
-        geometry: _Geometry,
-        input: Pointer,
-        count: Pointer,
-        rows: Pointer,
-        shared: Pointer,
-        zeroed: Pointer,
-    ) -> None:
-        """Takes the operand, the outputs, shared memory and the tiles' states."""
-        self.geometry, self.plan, self.tile = geometry, geometry.plan, geometry.tile
-        self.shared = _Shared(geometry, shared)
-        self.input, self.states, self.count, self.rows = input, zeroed, count, rows
+    def __init__(self, tile: Tile, memory: Memory) -> None:
+        self.plan, self.tile = tile.plan, tile
+        self.shared = _Shared(tile, memory["shared"])
+        self.input, self.states = memory["input"], memory["zeroed"]
+        self.count, self.rows = memory["count"], memory["rows"]
 
     def run(self) -> None:
         """Writes the coordinates and the rows after them."""
@@ -188,10 +175,10 @@ class _Block:
             self._copy_tile(next_tile)
             self._write_rows(tile, state.bits, first_row + state.rows_before)
             self._fill_zeros(tile, first_row, state.rows)
-            other = constant(self.geometry.buffer_bytes) - buffer
+            other = constant(self.tile.buffer_bytes) - buffer
             return _TileState(state.next_tile, other, next_tile, *counts, bits)
 
-        buffer, other = constant(0), constant(self.geometry.buffer_bytes)
+        buffer, other = constant(0), constant(self.tile.buffer_bytes)
         tile = self._broadcast_tile(buffer, self._take_tile())
         next_tile = self._take_tile()
         self._copy_tile(tile)
@@ -200,11 +187,11 @@ class _Block:
         counts = self._count_rows(other, tile)
         self._copy_tile(next_tile)
         start = _TileState(tile, buffer, next_tile, *counts, bits)
-        ir.while_loop(start, lambda state: state.tile < self.geometry.tiles, step)
+        ir.while_loop(start, lambda state: state.tile < self.tile.tiles, step)
 
     def _take_tile(self) -> Value:
         """The next tile that no block has, in the first thread."""
-        address = _STATE_BYTES * self.geometry.tiles
+        address = _STATE_BYTES * self.tile.tiles
         first = ir.thread() == 0
         return ir.cond(first, lambda: self.states.atomic_add(address, 1), lambda: constant(0), 32)
 
@@ -221,17 +208,17 @@ class _Block:
 
     def _copy_tile(self, tile: Value) -> None:
         """Begins to copy a warp's elements of a tile; zeros beyond the input's end."""
-        warp_bytes = 32 * self.tile.items * self.geometry.element_bytes
+        warp_bytes = 32 * self.tile.items * self.tile.element_bytes
         within = ir.warp() * warp_bytes + ir.lane() * CHUNK
-        start = tile.extend() * self.geometry.tile_bytes + within.extend()
+        start = tile.extend() * self.tile.tile_bytes + within.extend()
         to = self.shared.tile + within
         chunks = range(0, warp_bytes, 32 * CHUNK)
-        all_bytes = self.plan.elements * self.geometry.element_bytes
+        all_bytes = self.plan.elements * self.tile.element_bytes
         whole_tiles = self.plan.elements // self.tile.elements
         with ir.when(tile < whole_tiles):
             for chunk in chunks:
                 cp_async.copy(to + chunk, self.input.address(start + chunk), CHUNK)
-        with ir.when((tile >= whole_tiles) & (tile < self.geometry.tiles)):
+        with ir.when((tile >= whole_tiles) & (tile < self.tile.tiles)):
             for chunk in chunks:
                 offset = ir.minimum(start + chunk, all_bytes)
                 left = ir.minimum(constant(all_bytes, 64) - offset, CHUNK).to_word()
@@ -246,7 +233,7 @@ class _Block:
         """
         cp_async.wait_group(0)
         ir.warp_barrier()
-        size, bits_of_item = self.geometry.element_bytes, constant(0)
+        size, bits_of_item = self.tile.element_bytes, constant(0)
         first = self.shared.tile + self._first_element() * size
         items = range(self.tile.items)
         values = [ir.load_shared_element(first + 32 * size * item, 8 * size) for item in items]
@@ -261,18 +248,18 @@ class _Block:
     def _count_rows(self, buffer: Value, tile: Value) -> tuple[Value, Value]:
         """Publishes the tile's count of rows; returns it, and the rows before this warp's."""
         counts = select(
-            ir.lane() < self.geometry.warps,
-            self.shared.load(buffer + ir.minimum(ir.lane(), self.geometry.warps - 1) * 4),
+            ir.lane() < self.tile.warps,
+            self.shared.load(buffer + ir.minimum(ir.lane(), self.tile.warps - 1) * 4),
             0,
         )
         rows = ir.warp_sum(counts)
-        with ir.when((ir.thread() == 0) & (tile < self.geometry.tiles)):
+        with ir.when((ir.thread() == 0) & (tile < self.tile.tiles)):
             self._publish(tile, select(tile == 0, constant(_SUMMED), _COUNTED), rows)
         return rows, ir.broadcast_lane(ir.exclusive_warp_sum(counts), ir.warp())
 
     def _is_nonzero(self, value: Value) -> Value:
         """Tests an element; a float's sign does not matter."""
-        dtype, bits = self.plan.input.dtype, 8 * self.geometry.element_bytes
+        dtype, bits = self.plan.input.dtype, 8 * self.tile.element_bytes
         if jnp.issubdtype(dtype, jnp.floating):
             value = value & ((1 << (bits - 1)) - 1)
         return value != 0
@@ -300,7 +287,7 @@ class _Block:
         rows = ir.while_loop(start, lambda state: state.done == 0, step).rows
         with ir.when(elected):
             self._publish(tile, constant(_SUMMED), rows + count)
-            with ir.when(tile == self.geometry.tiles - 1):
+            with ir.when(tile == self.tile.tiles - 1):
                 self.count.store(0, rows + count)
             self.shared.store(buffer + self.shared.first_row, rows)
             self.shared.store(buffer + self.shared.next_tile, next_tile)
@@ -317,7 +304,7 @@ class _Block:
         def unpublished(states: list[Value]) -> Value:
             pairs = zip(states, exist, strict=True)
             missing = [((state >> 32).to_word() < _COUNTED) & e for state, e in pairs]
-            return ir.warp_any(functools.reduce(operator.or_, missing))
+            return ir.ballot(functools.reduce(operator.or_, missing)) != 0
 
         states = ir.while_loop(load(), unpublished, load)
         return [select(e, state, _SUMMED << 32) for state, e in zip(states, exist, strict=True)]
@@ -348,9 +335,8 @@ class _Block:
     def _coordinates(self, flat: Value) -> list[Value]:
         columns = []
         for size in reversed(self.plan.sizes[-self.plan.coordinate_rank :][1:]):
-            quotient = flat // size
-            columns.append(flat - quotient * size)
-            flat = quotient
+            flat, column = divmod(flat, size)
+            columns.append(column)
         return [flat, *reversed(columns)]
 
     def _store_row(self, wanted: Value, row: Value, columns: list[Value]) -> None:
@@ -376,7 +362,7 @@ class _Block:
         plan, threads = self.plan, self.tile.threads
         if plan.size > plan.elements:
             ends = constant(plan.elements, 64), constant(plan.size, 64)
-            blocks = min(self.tile.blocks, self.geometry.tiles)
+            blocks = min(self.tile.blocks, self.tile.tiles)
             thread = ir.block() * threads + ir.thread()
             self._fill_rows(*ends, thread, blocks * threads)
 

@@ -36,7 +36,7 @@ def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
     from dmlax._nonzero.cuda import kernel
 
     tile = kernel.Tile.of(plan, capability.multiprocessors())
-    compact = jax.custom_batching.sequential_vmap(functools.partial(kernel.compact, plan, tile))
+    compact = jax.custom_batching.sequential_vmap(functools.partial(kernel.compact, tile))
     count, rows = compact(input.reshape(-1))
     rows = rows[: plan.size * plan.coordinate_rank].reshape(plan.coordinates.shape)
     return NonzeroCoordinates(count.reshape(()), rows)

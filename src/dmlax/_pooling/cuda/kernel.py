@@ -14,7 +14,7 @@ from jax import Array
 from dmlax._core.windows import two_axes
 from dmlax._cuda import ir, tuning
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.ir import Pointer, Value
+from dmlax._cuda.ir import Memory, Pointer, Value
 from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._cuda.pixels import split_pixel
 from dmlax._pooling.plan import PoolingPlan
@@ -76,20 +76,20 @@ def pool(plan: PoolingPlan, input: Array) -> Array:
     return pooled.reshape(plan.pooled_shape)
 
 
-def _body(problem: _Problem, input: Pointer, output: Pointer, shared: Pointer) -> None:
+def _body(problem: _Problem, memory: Memory) -> None:
     """Writes a thread's chunk."""
     place = ir.block() * _BLOCK.threads + ir.thread()
     with ir.when(place < problem.chunks):
-        taps = _load_taps(problem, input, place)
+        taps = _load_taps(problem, memory["input"], place)
         words = [_maxima(list(words), problem.signed) for words in zip(*taps, strict=True)]
-        output.store(place.extend() * problem.chunk, *words)
+        memory["output"].store(place.extend() * problem.chunk, *words)
 
 
 def _load_taps(problem: _Problem, input: Pointer, place: Value) -> list[list[Value]]:
     """Loads the chunk of every tap of a window, in words."""
     across = problem.channels // problem.chunk
-    pixel = place // across
-    channel = (place - pixel * across) * problem.chunk
+    pixel, part = divmod(place, across)
+    channel = part * problem.chunk
     height, width = problem.input
     image, y, x = split_pixel(pixel, *problem.output)
     down, along = (

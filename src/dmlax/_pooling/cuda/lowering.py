@@ -1,15 +1,15 @@
 """max_pooling on Hopper GPUs, channels last. The kernel is imported only where it is lowered."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._core.arguments import Aval, aval_of
+from dmlax._core.arguments import aval_of
 from dmlax._cuda import capability
-from dmlax._cuda.batching import with_batching
+from dmlax._cuda.batching import call_merged
 from dmlax._pooling import reference
 from dmlax._pooling.plan import Operands, Pooling, PoolingPlan
 
@@ -57,19 +57,18 @@ def run(plan: PoolingPlan, operands: Operands) -> Array:
     input = capability.refuse_elsewhere("max_pooling", operands.input, refused)
     if plan.output.size == 0:
         return jnp.zeros(plan.output.shape, plan.output.dtype)
-    return reference.to_output(plan, _with_batching(plan)(input))
+    return reference.to_output(plan, _pool(plan, input))
 
 
-def _with_batching(plan: PoolingPlan) -> Callable[[Array], Array]:
-    """The maxima with a batching rule: mapped images become more images."""
+def _pool(plan: PoolingPlan, input: Array) -> Array:
+    """The maxima; mapped images become more images."""
     from dmlax._pooling.cuda import kernel
 
-    def merge(size: int, mapped: Array, input: Array) -> Array | None:
-        images = input.reshape(-1, *input.shape[2:])
+    def merge(size: int, mapped: Sequence[bool], operands: tuple[Array, ...]) -> Array | None:
+        images = operands[0].reshape(-1, *operands[0].shape[2:])
         larger = replace(plan, operands=Pooling(aval_of(images)))
         if why_not(larger, "cuda"):
             return None
-        return _with_batching(larger)(images).reshape(size, *plan.pooled_shape)
+        return _pool(larger, images).reshape(size, *plan.pooled_shape)
 
-    output = Aval(plan.input.dtype, plan.pooled_shape)
-    return with_batching(functools.partial(kernel.pool, plan), output, merge)
+    return call_merged(functools.partial(kernel.pool, plan), merge, input)

@@ -18,12 +18,14 @@ from jax import Array
 
 from dmlax._core.byte_packing import rebase_of
 from dmlax._cuda import cp_async, ir, lane_table, mma, tuning
+from dmlax._cuda.batching import call_merged
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import Column
 from dmlax._cuda.head_rows import HeadRows
-from dmlax._cuda.ir import IntOrValue, Pointer, Value, constant
-from dmlax._cuda.launch import ThreadBlock, call_merged, launch
-from dmlax._cuda.parameters import Parameters, ParameterTypes
+from dmlax._cuda.ir import IntOrValue, Memory, Pointer, Value, constant
+from dmlax._cuda.launch import ThreadBlock, launch
+from dmlax._cuda.parameters import Parameters
+from dmlax._cuda.product_types import UniformProduct
 from dmlax._cuda.requantize import Requantizer
 from dmlax._softmax.cuda.kernel import Quotients, Row, Rows
 
@@ -65,39 +67,24 @@ class Sizes:
         return self.groups, self.rows, COLUMNS
 
 
-class Product(NamedTuple):
-    """A product: the types of its parameters, which are single values."""
-
-    types: ParameterTypes
-    sums_rows: bool  # of left, as right has a zero point
-    summed: int  # products of one output
-
-
 @dataclass(frozen=True)
 class Problem:
     """All that is static: the products, the softmax, and where queries, keys and values lie."""
 
     sizes: Sizes
     rows: tuple[HeadRows, HeadRows, HeadRows]
-    scores: Product
-    values: Product
+    scores: UniformProduct
+    values: UniformProduct
     quotients: Quotients
 
 
-def attend(
-    problem: Problem,
-    y: Array,
-    scores: dict[str, Array],
-    values: dict[str, Array],
-    terms: Array,
-) -> Array:
+def attend(problem: Problem, y: Array, parameters: dict[str, Array], terms: Array) -> Array:
     """Attends to the queries, keys (int8) and values of `y`; the output is `sizes.output`.
 
     Args:
       problem: all that is static.
       y: bytes.
-      scores: the parameters of the first product, single values.
-      values: those of the second product.
+      parameters: single values; `scores_` or `values_` and their names, by product.
       terms: float32, the exponentials of all distances from a row's largest score, 255 first.
     """
 
@@ -108,15 +95,11 @@ def attend(
         output = attend(replace(problem, sizes=sizes), *operands)
         return output.reshape(size, *problem.sizes.output)
 
-    return call_merged(functools.partial(_attend, problem), merge, y, scores, values, terms)
+    return call_merged(functools.partial(_attend, problem), merge, y, parameters, terms)
 
 
-def _attend(
-    problem: Problem, y: Array, scores: dict[str, Array], values: dict[str, Array], terms: Array
-) -> Array:
+def _attend(problem: Problem, y: Array, parameters: dict[str, Array], terms: Array) -> Array:
     sizes = problem.sizes
-    parameters = {f"scores_{name}": x for name, x in scores.items()}
-    parameters |= {f"values_{name}": x for name, x in values.items()}
     (output,) = launch(
         "dmlax_attention",
         functools.partial(_body, problem),
@@ -172,19 +155,12 @@ def shared_bytes(sizes: Sizes) -> int:
     return sum(_bytes_of(sizes)) + 3 * CHUNK
 
 
-def _body(
-    problem: Problem,
-    y: Pointer,
-    terms: Pointer,
-    output: Pointer,
-    shared: Pointer,
-    **memory: Pointer,
-) -> None:
+def _body(problem: Problem, memory: Memory) -> None:
     """Computes a thread's share of a head."""
-    place = _Place.of(problem.sizes, shared.shared_address())
+    y, place = memory["y"], _Place.of(problem.sizes, memory["shared"].shared_address())
     _copy_keys(problem, place, y)
     cp_async.commit_group()
-    lane_table.write(problem.sizes.block, place.table, terms, 32)
+    lane_table.write(problem.sizes.block, place.table, memory["terms"], 32)
     _write_values(problem, place, y)
     cp_async.wait_group(0)
     ir.barrier()
@@ -192,7 +168,7 @@ def _body(
     of_values = _Requantization(problem.values, memory, "values_")
     _write_offsets(problem, place, of_scores, of_values)
     ir.barrier()
-    warp = _Warp(problem, place, y, output, of_scores, of_values)
+    warp = _Warp(problem, place, y, memory["output"], of_scores, of_values)
     first = ir.warp() * _LANES
     ir.while_loop(first, lambda row: row < problem.sizes.rows, warp.attend)
 
@@ -203,8 +179,8 @@ def _copy_keys(problem: Problem, place: _Place, y: Pointer) -> None:
     start = rows.offset(ir.block())
 
     def copy(chunk: Value) -> None:
-        row = chunk // across
-        within = (chunk - row * across) * CHUNK
+        row, part = divmod(chunk, across)
+        within = part * CHUNK
         to = place.keys + key_place(row) * _KEY_DISTANCE + within
         cp_async.copy(to, y.address(start + row * rows.row + within), CHUNK)
 
@@ -230,8 +206,8 @@ def _write_values(problem: Problem, place: _Place, y: Pointer) -> None:
     start = rows.offset(ir.block())
 
     def write(unit: Value) -> None:
-        chunk = unit // across
-        column = (unit - chunk * across) * 4
+        chunk, quad = divmod(unit, across)
+        column = quad * 4
         words = []
         for i in range(CHUNK):
             row = chunk * CHUNK + i
@@ -248,7 +224,7 @@ def _write_values(problem: Problem, place: _Place, y: Pointer) -> None:
 class _Requantization:
     """The requantization of a product's sums, of the same parameters for all columns."""
 
-    def __init__(self, product: Product, memory: dict[str, Pointer], prefix: str) -> None:
+    def __init__(self, product: UniformProduct, memory: Memory, prefix: str) -> None:
         self.product = product
         self._memory = {
             name.removeprefix(prefix): pointer
@@ -262,11 +238,12 @@ class _Requantization:
         self.requantizer: Requantizer = requantizer
 
     def _parameters(self, sum: Value) -> Parameters:
-        return Parameters(self.product.types, self._memory, lambda column: sum)
+        product = self.product
+        return Parameters(product.types, self._memory, product.summed, lambda column: sum)
 
     def column(self, sum: Value) -> Column:
         """The constants of a column of right with a sum."""
-        return self._parameters(sum).column(constant(0), self.product.summed)
+        return self._parameters(sum).load_column(constant(0))()
 
     def make_bytes(self, sums: list[Value]) -> list[Value]:
         """Words of four bytes."""
@@ -429,8 +406,7 @@ class _Warp:
         """The index of a lane's first output of a row."""
         sizes, group, within = self.sizes, ir.block(), self.quarter * CHUNK
         if sizes.heads_last:
-            image = group // sizes.heads
-            head = group - image * sizes.heads
+            image, head = divmod(group, sizes.heads)
             line = (image * sizes.rows + row) * sizes.heads + head
         else:
             line = group * sizes.rows + row

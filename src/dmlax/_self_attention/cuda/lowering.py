@@ -1,7 +1,5 @@
 """A self-attention on Hopper GPUs: kernels read heads where the product stores them."""
 
-from typing import TYPE_CHECKING
-
 import jax.numpy as jnp
 from jax import Array
 
@@ -11,13 +9,8 @@ from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.head_rows import HeadRows
 from dmlax._matmul.cuda import lowering as product
-from dmlax._matmul.plan import Operands as ProductOperands
-from dmlax._matmul.plan import ProductPlan
 from dmlax._self_attention.plan import Layout, SelfAttention, SelfAttentionPlan
 from dmlax._softmax.cuda import lowering as softmax
-
-if TYPE_CHECKING:
-    from dmlax._self_attention.cuda import kernel
 
 _MOST_BYTES = 2**31  # of the product's output, whose offsets have 32 bits
 
@@ -67,11 +60,11 @@ def _attend_at_once(plan: SelfAttentionPlan, operands: Attention, y: Array) -> A
     layout, of_all = plan.layout, plan.attention
     if layout.row >= 0 or not kernel.is_faster(layout.rows, layout.columns):
         return None
-    (scores, of_scores), (values, of_values) = (
-        _uniform_product(of_all.scores, operands.scores),
-        _uniform_product(of_all.values, operands.values),
-    )
-    if scores.types.per_column or values.types.per_column:
+    scores, of_scores = product.parameters_of(of_all.scores, operands.scores)
+    values, of_values = product.parameters_of(of_all.values, operands.values)
+    parameters = {f"scores_{name}": x for name, x in of_scores.items()}
+    parameters |= {f"values_{name}": x for name, x in of_values.items()}
+    if any(x.size > 1 for x in parameters.values()):
         return None
     groups = plan.product.output.shape[0] // layout.rows * layout.heads
     sizes = kernel.Sizes(groups, layout.heads, layout.rows, of_all.heads_last)
@@ -79,18 +72,8 @@ def _attend_at_once(plan: SelfAttentionPlan, operands: Attention, y: Array) -> A
     quotients = Quotients(*softmax.quotients_of(of_all.softmax))
     problem = kernel.Problem(sizes, rows, scores, values, quotients)
     terms = jnp.asarray(operands.softmax.terms)
-    output = kernel.attend(problem, y, of_scores, of_values, terms)
+    output = kernel.attend(problem, y, parameters, terms)
     return output.reshape(of_all.output.shape)
-
-
-def _uniform_product(
-    plan: ProductPlan, operands: ProductOperands
-) -> "tuple[kernel.Product, dict[str, Array]]":
-    """The kernel's product, and its parameters."""
-    from dmlax._self_attention.cuda import kernel
-
-    types, sums_rows, parameters = product.parameters_of(plan, operands)
-    return kernel.Product(types, sums_rows, plan.depth), parameters
 
 
 def _entries(plan: SelfAttentionPlan, operands: SelfAttention) -> Array:

@@ -15,9 +15,10 @@ import jax
 from jax import Array
 
 from dmlax._cuda import capability, cp_async, ir, lane_table
+from dmlax._cuda.batching import call_on_rows
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.ir import Pointer, Value, constant
-from dmlax._cuda.launch import ThreadBlock, call_on_rows, launch
+from dmlax._cuda.ir import Memory, Pointer, Value, constant
+from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._cuda.requantize import INTEGER_BITS, literal
 
 ResultT = TypeVar("ResultT")  # of a loop over a row: a pytree of values
@@ -119,34 +120,25 @@ def _softmax(quotients: Quotients, count: int, x: Array, terms: Array) -> Array:
     return output.reshape(x.shape)
 
 
-def _body(
-    quotients: Quotients,
-    rows: Rows,
-    number: int,
-    threads: int,
-    input: Pointer,
-    terms: Pointer,
-    output: Pointer,
-    shared: Pointer,
-) -> None:
+def _body(quotients: Quotients, rows: Rows, number: int, threads: int, memory: Memory) -> None:
     """Copies, computes and stores a warp's rows; a thread computes one at a time."""
-    table = ir.round_up(shared.shared_address(), CHUNK)
+    table = ir.round_up(memory["shared"].shared_address(), CHUNK)
     start = table + lane_table.BYTES + ir.warp() * rows.warp_bytes
-    lane_table.write(rows.block, table, terms, 32)
+    lane_table.write(rows.block, table, memory["terms"], 32)
     ir.barrier()
 
     def step(first_row: Value) -> Value:
         place = first_row.extend() * rows.size
         size = ir.minimum(constant(number) - first_row, _LANES) * rows.size
         ir.warp_barrier()  # the rows before are stored
-        _visit_chunks(rows, size, functools.partial(_copy, input, place, start))
+        _visit_chunks(rows, size, functools.partial(_copy, memory["input"], place, start))
         cp_async.commit_group()
         cp_async.wait_group(0)
         ir.warp_barrier()
         row = start + ir.lane() * rows.distance
         Row(quotients, rows, row, lane_table.of_lane(table)).compute()
         ir.warp_barrier()
-        _visit_chunks(rows, size, functools.partial(_store, output, place, start))
+        _visit_chunks(rows, size, functools.partial(_store, memory["output"], place, start))
         return first_row + threads
 
     first = ir.block() * rows.block.threads + ir.warp() * _LANES
