@@ -1,0 +1,343 @@
+"""The observers' constructors, and the scales and zero points that they give."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+
+from dmlax._core.arguments import Aval, Rules
+from dmlax._quantize.api import element_wise_quantize_linear
+from dmlax.calibration.observers import LEAST_EXPONENT, Histogram, Range, Target
+from dmlax.training import rounding
+
+
+class Quantization(NamedTuple):
+    """The parameters of `real = scale * (integer - zero_point)`: one value, or one per channel."""
+
+    scale: Array
+    zero_point: Array
+
+
+class QuantizedWeights(NamedTuple):
+    """Integers of the weights' shape and their parameters, one value or one per channel."""
+
+    values: Array
+    scale: Array
+    zero_point: Array
+
+
+def min_max(*, axis: int | None = None, channels: int | None = None) -> Range:
+    """Makes an observer of the least and the greatest value of all tensors.
+
+    Args:
+      axis: the axis of channels; default one range for whole tensors.
+      channels: the size of that axis.
+
+    Returns:
+      An observer that has seen nothing. `observer.observe(x)` returns the observer after a tensor.
+
+    Raises:
+      SpecError: code `option` if only one of `axis` and `channels` is given.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration
+      >>> observer = calibration.min_max()
+      >>> for batch in jnp.float32([[0.0, 2.0], [-1.0, 4.1]]):
+      ...     observer = observer.observe(batch)
+      >>> calibration.quantization(observer, jnp.uint8).zero_point.item()
+      50
+    """
+    return _range("min_max", axis, channels)
+
+
+def moving_average(
+    momentum: float = 0.99, /, *, axis: int | None = None, channels: int | None = None
+) -> Range:
+    """Makes an observer of moving averages of the tensors' least and greatest values.
+
+    Args:
+      momentum: the weight of the earlier tensors, from 0 to 1.
+      axis: the axis of channels; default one range for whole tensors.
+      channels: the size of that axis.
+
+    Returns:
+      An observer that has seen nothing.
+
+    Raises:
+      SpecError: code `option`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration
+      >>> observer = calibration.moving_average(0.5).observe(jnp.float32([-1.0, 2.0]))
+      >>> observer.observe(jnp.float32([-2.0, 4.0])).high.tolist()
+      [3.0]
+    """
+    _expect_share("moving_average", "momentum", momentum, 1)
+    return _range("moving_average", axis, channels, float(momentum))
+
+
+def percentile(
+    kept: float = 99.99,
+    /,
+    *,
+    bins: int = 4096,
+    axis: int | None = None,
+    channels: int | None = None,
+) -> Histogram:
+    """Makes an observer whose range keeps a percentage of all values.
+
+    Args:
+      kept: the percentage; half of the other values are cut off at each end.
+      bins: of the histogram, a power of two; values of one sign use a quarter of them or more.
+      axis: the axis of channels; default one range for whole tensors.
+      channels: the size of that axis.
+
+    Returns:
+      An observer that has seen nothing.
+
+    Raises:
+      SpecError: code `option`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration
+      >>> x = jnp.append(jnp.linspace(0, 1, 999), 8.0)
+      >>> scale = calibration.quantization(calibration.percentile(99).observe(x)).scale
+      >>> round(float(scale * 255), 2)
+      1.0
+    """
+    _expect_share("percentile", "kept", kept, 100)
+    return _histogram("percentile", bins, axis, channels, float(kept))
+
+
+def mse(*, bins: int = 4096, axis: int | None = None, channels: int | None = None) -> Histogram:
+    """Makes an observer whose range has the least square error, of 128 shares of `min_max`'s range.
+
+    Args:
+      bins: of the histogram, a power of two; values of one sign use a quarter of them or more.
+      axis: the axis of channels; default one range for whole tensors.
+      channels: the size of that axis.
+
+    Returns:
+      An observer that has seen nothing.
+
+    Raises:
+      SpecError: code `option`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration
+      >>> x = jnp.append(jnp.linspace(-1, 1, 100_000), 1.5)
+      >>> observer = calibration.mse().observe(x)
+      >>> bool(calibration.quantization(observer, jnp.int8, symmetric=True).scale < 1.1 / 127)
+      True
+    """
+    return _histogram("mse", bins, axis, channels, None)
+
+
+def quantization(
+    observer: Range,
+    dtype: DTypeLike = np.uint8,
+    /,
+    *,
+    symmetric: bool = False,
+    per_channel: bool | None = None,
+) -> Quantization:
+    """Returns the scale and zero point that map an observer's range to 8 bits.
+
+    The range is extended to hold 0, so that 0 is exact. A range that is only 0 has the scale 1.
+
+    Args:
+      observer: of this module.
+      dtype: int8 or uint8.
+      symmetric: True for the zero point 0 of int8, or 128 of uint8, and 127 steps on both sides.
+      per_channel: False for one scale of an observer with channels; default True for one with them.
+
+    Returns:
+      A `Quantization(scale, zero_point)`.
+
+    Raises:
+      SpecError: code `value` (observer) if it has seen nothing, NaN or an infinity, where that is
+        known; `data_type` (OutputTensor); `option` (per_channel) for an observer without channels.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration
+      >>> observer = calibration.min_max(axis=0, channels=2).observe(jnp.float32([[127], [-254]]))
+      >>> scale, zero_point = calibration.quantization(observer, jnp.int8, symmetric=True)
+      >>> scale.tolist(), zero_point.tolist()
+      ([1.0, 2.0], [0, 0])
+    """
+    rules, chosen = Rules("quantization"), np.dtype(dtype)
+    rules.expect_dtype("OutputTensor", Aval(chosen, ()), np.int8, np.uint8)
+    has_channels = observer.axis is not None
+    several = has_channels if per_channel is None else per_channel
+    alone = "is True, of an observer without channels"
+    rules.expect(has_channels or not several, "option", "per_channel", alone)
+    _expect_values(rules, observer)
+    target = Target(*rounding.limits_of(chosen), symmetric)
+    scale, zero_point = _parameters(target, several, observer)
+    return Quantization(scale, zero_point.astype(chosen))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _parameters(target: Target, several: bool, observer: Range) -> tuple[Array, Array]:
+    """The scale and the zero point as floats."""
+    observer = observer if several else observer.merged()
+    scale, zero_point = target.parameters(*observer.limits(target))
+    scale = jnp.where(observer.low > observer.high, jnp.nan, scale)
+    shape = scale.shape if several else ()
+    return scale.reshape(shape), zero_point.reshape(shape)
+
+
+def quantize_weights(
+    weights: ArrayLike,
+    /,
+    *,
+    axis: int | None = 0,
+    dtype: DTypeLike = np.int8,
+    symmetric: bool = True,
+    observer: Range | None = None,
+) -> QuantizedWeights:
+    """Quantizes weights, by default each output channel of a filter to -127..127.
+
+    Args:
+      weights: float32, bfloat16 or float16.
+      axis: the axis of channels, 0 of a filter OIHW and -1 of a matrix (K, N); None for one scale.
+      dtype: int8 or uint8.
+      symmetric: as of `quantization`.
+      observer: one that has seen nothing and has the axis and its size; default `min_max`.
+
+    Returns:
+      A `QuantizedWeights(values, scale, zero_point)`.
+
+    Raises:
+      SpecError: as `quantization`; code `sizes` for an observer of another number of channels.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration
+      >>> weights = calibration.quantize_weights(jnp.float32([[0.5, -1.27], [0.1, 0.2]]))
+      >>> weights.values.tolist()
+      [[50, -127], [64, 127]]
+    """
+    array = Rules("quantize_weights").to_array("weights", weights).astype(np.float32)
+    if observer is None:
+        observer = _range("quantize_weights", axis, None if axis is None else array.shape[axis])
+    scale, zero_point = quantization(observer.observe(array), dtype, symmetric=symmetric)
+    values = element_wise_quantize_linear(
+        array, scale, zero_point, axis=axis, output_dtype=np.dtype(dtype)
+    )
+    return QuantizedWeights(values, scale, zero_point)
+
+
+def quantize_bias(bias: ArrayLike, /, *, input_scale: ArrayLike, filter_scale: ArrayLike) -> Array:
+    """Quantizes a bias to int32 in units of `input_scale * filter_scale`, as `dmlax.training` does.
+
+    The product is rounded to float32, and the float32 quotient half to even; it saturates.
+
+    Args:
+      bias: float32, bfloat16 or float16.
+      input_scale: float32, one value.
+      filter_scale: float32, one value or one per channel.
+
+    Returns:
+      int32, of the bias' shape.
+
+    Raises:
+      SpecError: code `value` for a known scale that is 0, NaN or infinite.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration
+      >>> bias, scale = jnp.float32([3.0, 3.2]), jnp.float32([0.5, 0.25])
+      >>> calibration.quantize_bias(bias, input_scale=0.5, filter_scale=scale).tolist()
+      [12, 26]
+    """
+    rules = Rules("quantize_bias")
+    array = jnp.asarray(rules.to_array("BiasTensor", bias)).astype(jnp.float32)
+    scale = rounding.bias_scale(
+        rules.to_scale("InputScaleTensor", input_scale, np.float32),
+        rules.to_scale("FilterScaleTensor", filter_scale, np.float32),
+    )
+    return rounding.round_bias(array, scale.reshape(array.shape if scale.size > 1 else ()))
+
+
+def corrected_bias(
+    bias: ArrayLike, expected: ArrayLike, actual: ArrayLike, /, *, axis: int = 1
+) -> Array:
+    """Adds to a bias the mean error of each output channel, which quantized weights cause.
+
+    The bias correction of Nagel et al., "Data-Free Quantization Through Weight Equalization and
+    Bias Correction", ICCV 2019, with measured means.
+
+    Args:
+      bias: float32 (channels,).
+      expected: outputs of the float layer, before its activation.
+      actual: outputs of the quantized layer.
+      axis: the axis of channels.
+
+    Returns:
+      float32 (channels,).
+
+    Raises:
+      SpecError: code `sizes` for outputs of different shapes.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration
+      >>> expected = jnp.float32([[1.0, 2.0], [3.0, 2.0]])
+      >>> calibration.corrected_bias(jnp.float32([0.0, 1.0]), expected, expected - 0.25).tolist()
+      [0.25, 1.25]
+    """
+    left, right = jnp.asarray(expected, jnp.float32), jnp.asarray(actual, jnp.float32)
+    differ = f"has shape {right.shape}, expected {left.shape}, that of `expected`"
+    Rules("corrected_bias").expect(left.shape == right.shape, "sizes", "actual", differ)
+    others = tuple(i for i in range(left.ndim) if i != axis % left.ndim)
+    return jnp.asarray(bias, jnp.float32) + (left - right).mean(others)
+
+
+def _range(
+    name: str, axis: int | None, channels: int | None, momentum: float | None = None
+) -> Range:
+    rules = Rules(name)
+    together = (axis is None) == (channels is None)
+    rules.expect(together, "option", "channels", f"is {channels!r}, and axis is {axis!r}")
+    size = 1 if channels is None else rules.to_integer("channels", channels, 1)
+    low, high = jnp.full(size, jnp.inf), jnp.full(size, -jnp.inf)
+    return Range(low=low, high=high, axis=axis, momentum=momentum)
+
+
+def _histogram(
+    name: str, bins: int, axis: int | None, channels: int | None, kept: float | None
+) -> Histogram:
+    rules, range = Rules(name), _range(name, axis, channels)
+    bins = rules.to_integer("bins", bins, 2, 1 << 24)
+    power = bins & (bins - 1) == 0
+    rules.expect(power, "option", "bins", f"is {bins}, expected a power of two")
+    counts = jnp.zeros((*range.low.shape, bins), jnp.int32)
+    exponent = jnp.full(range.low.shape, LEAST_EXPONENT, jnp.int32)
+    return Histogram(
+        low=range.low, high=range.high, axis=axis, counts=counts, exponent=exponent, kept=kept
+    )
+
+
+def _expect_share(name: str, field: str, value: float, whole: int) -> None:
+    good = isinstance(value, int | float) and 0 <= value <= whole
+    Rules(name).expect(good, "option", field, f"is {value!r}, expected 0 to {whole}")
+
+
+def _expect_values(rules: Rules, observer: Range) -> None:
+    """Refuses a known observer that has no finite range."""
+    if isinstance(observer.low, jax.core.Tracer):
+        return
+    low, high = np.asarray(observer.low), np.asarray(observer.high)
+    rules.expect(not np.any(low > high), "value", "observer", "has seen nothing")
+    finite = bool(np.all(np.isfinite(low) & np.isfinite(high)))
+    rules.expect(finite, "value", "observer", "has seen NaN or an infinity")
