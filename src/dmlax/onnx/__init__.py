@@ -12,12 +12,13 @@ from dmlax.errors import SpecError
 from dmlax.onnx import archive, budget, protobuf
 from dmlax.onnx.errors import ModelError as ModelError
 from dmlax.onnx.evaluate import Options
+from dmlax.onnx.export import from_jax as from_jax
 from dmlax.onnx.graph import SHORT_DOMAINS, Graph, TensorType, operator_name
 from dmlax.onnx.model import Model as Model
 from dmlax.onnx.model import ModelExplanation as ModelExplanation
 from dmlax.onnx.operators.nonzero import COUNTED
 
-__all__ = ["Model", "ModelError", "ModelExplanation", "load"]
+__all__ = ["Model", "ModelError", "ModelExplanation", "from_jax", "load"]
 
 ModelError.__module__ = ModelExplanation.__module__ = "dmlax.onnx"
 _RULES = Rules("load")
@@ -109,7 +110,7 @@ def _with_operators(
 
 def _with_outputs(graph: Graph, outputs: Sequence[str]) -> Graph:
     """The nodes and the inputs that tensors need."""
-    names, known = tuple(dict.fromkeys(outputs)), graph.tensors()
+    names, known = tuple(dict.fromkeys(outputs)), graph.tensors
     text = f"is {outputs!r}, expected a list of names"
     _RULES.expect(bool(names) and not isinstance(outputs, str), "option", "outputs", text)
     unknown = [name for name in names if name not in known or not name]

@@ -1,13 +1,12 @@
 """A model as a zip file of JSON and `.npy` files, without protobuf and without pickle."""
 
 import collections
-import io
 import json
 import math
 import os
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import IO, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -37,7 +36,8 @@ VERSION = 2  # an archive without subgraphs and functions has version 1
 _GRAPH = "graph.json"
 _OBJECT_BYTES = 16  # of Python objects for a byte of JSON
 _ADVICE = "; store it without compression"
-_STRUCTURE = ("name", "op", "domain", "version", "inputs", "outputs")  # of a node
+_OF_GRAPH = ("outputs", "constants", "nodes")
+_OF_NODE = ("name", "op", "domain", "version", "inputs", "outputs", "attributes")
 
 
 def write(path: Path, graph: Graph, options: Options) -> None:
@@ -45,24 +45,27 @@ def write(path: Path, graph: Graph, options: Options) -> None:
     arrays: dict[str, np.ndarray] = {}
     names: dict[int, tuple[str, np.ndarray]] = {}  # by the array's id: subgraphs share arrays
 
-    def keep(array: np.ndarray) -> Object:
-        name, _ = names.setdefault(id(array), (f"{len(names)}.npy", array))
-        if array.dtype.isbuiltin != 2 or array.dtype not in DTYPES.values():
-            arrays[name] = array
+    def encode(value: object) -> Object:
+        if not isinstance(value, np.ndarray):
+            return _describe(value)
+        name, _ = names.setdefault(id(value), (f"{len(names)}.npy", value))
+        if value.dtype.isbuiltin != 2 or value.dtype not in DTYPES.values():
+            arrays[name] = value
             return {"array": name}
-        arrays[name] = packed.to_bytes(array)  # NumPy's format has no name for the dtype
-        return {"array": name, "dtype": array.dtype.name, "shape": array.shape}
+        arrays[name] = packed.to_bytes(value)  # NumPy's format has no name for the dtype
+        return {"array": name, "dtype": value.dtype.name, "shape": value.shape}
 
-    text = json.dumps(_describe(graph, options, keep), indent=1)
+    text = json.dumps(_describe_file(graph, options), default=encode, indent=1)
     size = sum(array.nbytes for array in arrays.values())
     fits = size <= budget.FREE // 2  # however far the arrays are compressed
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if fits else zipfile.ZIP_STORED) as file:
         file.writestr(_GRAPH, text)
         for name, array in arrays.items():
-            file.writestr(name, _to_npy(array))
+            with file.open(name, "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
 
 
-def _describe(graph: Graph, options: Options, keep: Callable[[np.ndarray], Object]) -> Object:
+def _describe_file(graph: Graph, options: Options) -> Object:
     used = {operator_name(node.domain, node.op) for node in graph.all_nodes()}
     operators = sorted(used & options.operators.keys())
     needs_new = bool(operators) or any(node.graphs for node in graph.nodes)
@@ -72,25 +75,14 @@ def _describe(graph: Graph, options: Options, keep: Callable[[np.ndarray], Objec
         "nonzero_size": options.nonzero_size,
         **({"operators": operators} if operators else {}),
         "inputs": {name: [x.dtype.name, x.shape] for name, x in graph.inputs.items()},
-        **_describe_graph(graph, keep),
+        **{key: getattr(graph, key) for key in _OF_GRAPH},
     }
 
 
-def _describe_graph(graph: Graph, keep: Callable[[np.ndarray], Object]) -> Object:
-    def encode(value: object) -> object:
-        if isinstance(value, Graph):
-            return {"parameters": value.parameters, **_describe_graph(value, keep)}
-        return keep(value) if isinstance(value, np.ndarray) else value
-
-    def describe(node: Node) -> Object:
-        attributes = {name: encode(value) for name, value in node.attributes.items()}
-        return {**{key: getattr(node, key) for key in _STRUCTURE}, "attributes": attributes}
-
-    return {
-        "outputs": graph.outputs,
-        "constants": {name: keep(array) for name, array in graph.constants.items()},
-        "nodes": list(map(describe, graph.nodes)),
-    }
+def _describe(value: object) -> Object:
+    """A node, or a subgraph, as an object of JSON."""
+    keys = ("parameters", *_OF_GRAPH) if isinstance(value, Graph) else _OF_NODE
+    return {key: getattr(value, key) for key in keys}
 
 
 def read(path: Path) -> tuple[Graph, Options]:
@@ -258,12 +250,6 @@ def _numbers(dtype: np.dtype, what: str) -> np.dtype:
     is_known = is_standard or dtype.isbuiltin == 2 or re.fullmatch("void(8|16)", dtype.name)
     expect(bool(is_known), f"{what} has the dtype {dtype}, expected numbers")
     return dtype
-
-
-def _to_npy(array: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.asarray(array), allow_pickle=False)
-    return buffer.getvalue()
 
 
 _HEADERS = {

@@ -18,15 +18,11 @@ class OverBudget(Exception):
 
 
 class Budget:
-    """The bytes that values may still take: 256 MiB, and the file's size."""
+    """The bytes that values may still take: 256 MiB, and the sizes of the file's parts."""
 
     def __init__(self, file_bytes: int) -> None:
         self.left = FREE + file_bytes
         self.computed: dict[int, tuple[np.ndarray, Any]] = {}  # by the array's id
-
-    def add(self, file_bytes: int) -> None:
-        """Counts another file, as of external data."""
-        self.left += file_bytes
 
     def spend(self, count: int) -> None:
         """Counts a value before it is made.

@@ -1,5 +1,6 @@
 """Traces every node of a graph once, and lists all that cannot be computed."""
 
+import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from jax import Array
 from dmlax._core.arguments import Aval, aval_of
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.evaluate import NotComputedError, Options, Values, Watch, evaluate, with_node
+from dmlax.onnx.evaluate import NotComputedError, Options, Runner, Values, Watch, with_node
 from dmlax.onnx.graph import GIVEN, OWN, Graph, Node, operator_name
 from dmlax.onnx.operators import why_not
 from dmlax.onnx.operators.values import to_device, undecided
@@ -21,22 +22,17 @@ from dmlax.onnx.protobuf import infer_types
 
 Structs: TypeAlias = Mapping[str, jax.ShapeDtypeStruct]
 Avals: TypeAlias = Mapping[str, Aval]
+AvalsOfGraphs: TypeAlias = Mapping[int, Avals]
+"""The dtype and the shape of every tensor, by the id of its graph or subgraph.
+
+A subgraph that was computed with several shapes is left out.
+"""
 _OURS = (SpecError, UnsupportedError, ModelError)
 MULTIPLE = 32  # of a size that a network halves five times
 _SHOWN = 8  # names in a line
 _MOST_FACTS = 8  # of dynamic sizes; every comparison takes time in proportion to them
 _LONGEST_FACT = 80  # of characters; JAX takes minutes to compare with longer ones
 _FUNCTIONS = {"floordiv", "max", "min", "mod", "non_negative"}  # in symbolic sizes
-
-
-class AvalsOfGraphs(NamedTuple):
-    """The dtype and the shape of every tensor, of a graph and of each subgraph by its id.
-
-    A subgraph that was computed with several shapes is left out.
-    """
-
-    of_graph: Avals
-    of_subgraphs: Mapping[int, Avals]
 
 
 class Assumptions(NamedTuple):
@@ -69,8 +65,8 @@ def check(
     Returns:
       The dtype and the shape of every tensor, and the assumptions.
     """
-    first = None
-    while (watch := _trace(graph, params, inputs(assumed), options)).failures:
+    first, trace = None, functools.partial(_trace, graph, params, options)
+    while (watch := trace(inputs(assumed))).failures:
         known = assumed.facts | watch.facts()
         is_costly = len(known) > _MOST_FACTS or any(len(fact) > _LONGEST_FACT for fact in known)
         more = assumed._replace(facts=known)
@@ -80,11 +76,10 @@ def check(
         first = first or watch
         multiples = watch.symbols()
         if assumed.multiples or not multiples:
-            _blame_symbols(first, graph, params, inputs(Assumptions()), options)
+            _blame_symbols(first, trace, inputs(Assumptions()))
             raise _one_error(graph, first)
         assumed = Assumptions(frozenset(), multiples)
-    (_, avals), *subgraphs = watch.avals.items()
-    return AvalsOfGraphs(avals or {}, {key: x for key, x in subgraphs if x}), assumed
+    return {key: avals for key, avals in watch.avals.items() if avals}, assumed
 
 
 def _can_hold(inputs: Callable[[Assumptions], Structs], assumed: Assumptions) -> bool:
@@ -105,11 +100,6 @@ class _Failure(NamedTuple):
     symbols: frozenset[str] = frozenset()  # the names of the operands' symbolic sizes
     fact: str | None = None  # a comparison that the node depends on; "" if an operand is a guess
 
-    @property
-    def asks_for_shapes(self) -> bool:
-        """True for an error whose message gives an `input_shapes`."""
-        return isinstance(self.error, UnsupportedError) and self.error.field == "input_shapes"
-
 
 class _Watch(Watch):
     """Collects failures, and the shapes of all tensors."""
@@ -121,9 +111,8 @@ class _Watch(Watch):
             if (why := why_not(node))
         }
         self.skipped: dict[int, Node] = {}
-        self.avals: dict[int, Avals | None] = {id(graph): None}
+        self.avals: dict[int, Avals] = {}
         self._graph, self._inputs = graph, inputs
-        self._ended: set[int] = set()
 
     def fail(
         self, node: Node, error: Exception, operands: Sequence[Any], guess: bool
@@ -160,12 +149,10 @@ class _Watch(Watch):
         self.skipped[id(node)] = node
 
     def end(self, graph: Graph, values: Mapping[str, Any]) -> None:
-        """Notes the shapes of a graph's tensors, None if they differ from an earlier trace's."""
+        """Notes the shapes of a graph's tensors, none if they differ from an earlier trace's."""
         avals = {name: aval_of(x) for name, x in values.items() if hasattr(x, "shape")}
-        key = id(graph)
-        is_consistent = key not in self._ended or self.avals[key] == avals
-        self.avals[key] = avals if is_consistent else None
-        self._ended.add(key)
+        if self.avals.setdefault(id(graph), avals) != avals:
+            self.avals[id(graph)] = {}
 
     def facts(self) -> set[str]:
         """The facts that the failing nodes depend on; none if a node fails for another reason."""
@@ -179,16 +166,12 @@ class _Watch(Watch):
         symbols = frozenset().union(*(failure.symbols for failure in failures))
         return symbols.difference(*batches) if all(x.symbols for x in failures) else frozenset()
 
-    def behind(self) -> list[Node]:
-        """The nodes that were not checked."""
-        return [node for key, node in self.skipped.items() if key not in self.failures]
 
-
-def _trace(graph: Graph, params: Structs, inputs: Structs, options: Options) -> _Watch:
+def _trace(graph: Graph, params: Structs, options: Options, inputs: Structs) -> _Watch:
     watch = _Watch(graph, inputs)
 
     def compute(params: Values, inputs: Values) -> list[Array]:
-        tensors = evaluate(graph, {**params, **inputs}, options, watch)
+        tensors = Runner(options, watch).evaluate(graph, {**params, **inputs})
         return [] if watch.failures else [to_device(tensors[name]) for name in graph.outputs]
 
     jax.eval_shape(compute, params, inputs)
@@ -216,15 +199,10 @@ def _zeros(
     return jnp.zeros(sizes, jax.dtypes.canonicalize_dtype(dtype))
 
 
-def _blame_symbols(
-    watch: _Watch, graph: Graph, params: Structs, inputs: Structs, options: Options
-) -> None:
+def _blame_symbols(watch: _Watch, trace: Callable[[Structs], _Watch], inputs: Structs) -> None:
     """Makes errors that static sizes do not raise into ones that say which size must be static."""
-    suspects = {
-        key: failure
-        for key, failure in watch.failures.items()
-        if failure.symbols and not failure.is_ours
-    }
+    failures = watch.failures.items()
+    suspects = {key: x for key, x in failures if x.symbols and not x.is_ours}
     if not suspects:
         return
     try:
@@ -233,7 +211,7 @@ def _blame_symbols(
         return
     static = {name: jax.ShapeDtypeStruct(examples[name], x.dtype) for name, x in inputs.items()}
     try:
-        left = _trace(graph, params, static, options).failures
+        left = trace(static).failures
     except Exception:  # the example's sizes do not fit
         left = {}
     for key, failure in suspects.items():
@@ -271,7 +249,8 @@ def _one_error(graph: Graph, watch: _Watch) -> Exception:
     failures = list(watch.failures.values())
     if all(isinstance(failure.error, ModelError) for failure in failures):
         return failures[0].error
-    return UnsupportedError(_list(graph, failures, watch.behind()), "option", "model")
+    behind = [node for key, node in watch.skipped.items() if key not in watch.failures]
+    return UnsupportedError(_list(graph, failures, behind), "option", "model")
 
 
 def _list(graph: Graph, failures: Sequence[_Failure], behind: Sequence[Node]) -> str:
@@ -285,7 +264,7 @@ def _list(graph: Graph, failures: Sequence[_Failure], behind: Sequence[Node]) ->
         text = _some([node.name for node in behind])
         lines.append(f"  not checked, as they need outputs of those: {text}")
     first = f"{_count(failures)} of the model cannot be computed:"
-    others = [x for x in failures if not x.asks_for_shapes]
+    others = [x for x in failures if getattr(x.error, "field", "") != "input_shapes"]
     ways = [f"  {_ways_out(graph, others)}"] if others else []
     return "\n".join([first, *lines, *ways])
 

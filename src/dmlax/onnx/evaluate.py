@@ -63,17 +63,49 @@ class NotComputedError(Exception):
 
 @dataclass(frozen=True)
 class Runner:
-    """Computes the subgraphs of a node."""
+    """Computes graphs, and the subgraphs of a node."""
 
     options: Options
-    watch: Watch | None = None  # of the graph around
+    watch: Watch | None = None  # observes errors, which are raised without it
     guess: bool = False  # True if an operand of the node is a guess
+    is_strict: bool = False  # True if errors are raised though there is a watch
+
+    def evaluate(
+        self, graph: Graph, values: Values, guesses: set[str] | None = None
+    ) -> dict[str, Any]:
+        """Computes every tensor of a graph.
+
+        Args:
+          graph: pruned to the outputs that are asked for.
+          values: the inputs and the params by name, without the graph's constants.
+          guesses: the names of values that are guesses.
+        """
+        tensors: dict[str, Any] = {"": None, **graph.constants, **values}
+        guesses = set() if guesses is None else guesses
+        for node in graph.nodes:
+            if any(name not in tensors for name in node.inputs):
+                assert self.watch is not None  # without one every node is computed
+                self.watch.skip(node)
+                continue
+            operands = [tensors[name] for name in node.inputs]
+            is_guess = not guesses.isdisjoint(node.inputs)
+            try:
+                tensors |= _named(node, call(node, operands, replace(self, guess=is_guess)))
+            except Exception as error:
+                if self.watch is None or self.is_strict:
+                    raise with_node(node, error) from error
+                tensors |= self.watch.fail(node, error, operands, is_guess)
+                is_guess = True
+            if is_guess:
+                guesses.update(node.outputs)
+        if self.watch is not None:
+            self.watch.end(graph, tensors)
+        return tensors
 
     def run(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
         """Computes the outputs of a subgraph."""
         values = dict(zip(graph.parameters, operands, strict=True))
-        guesses = {*values} if self.guess else set()
-        tensors = evaluate(graph, values, self.options, self.watch, guesses)
+        tensors = self.evaluate(graph, values, {*values} if self.guess else set())
         if any(name not in tensors for name in graph.outputs):
             raise NotComputedError
         if any(count_name(name) in tensors for node in graph.nodes for name in node.outputs):
@@ -84,80 +116,26 @@ class Runner:
         """Computes the outputs that depend on known operands alone; None for others."""
         pairs = zip(graph.parameters, operands, strict=True)
         values = {name: value for name, value in pairs if is_known(value)}
-        tensors = evaluate(graph, values, self.options, Watch())
+        tensors = Runner(self.options, Watch()).evaluate(graph, values)
         outputs = [tensors.get(name) for name in graph.outputs]
         return [x if is_known(x) else None for x in outputs]
 
     def strict(self) -> "Runner":
-        """A runner that raises errors and does not tell its watch."""
-        return self if self.watch is None else replace(self, watch=_Strict(self.watch))
+        """A runner that raises errors, as of a computation that another one replaces then."""
+        return replace(self, is_strict=True)
 
 
-class _Strict(Watch):
-    """A watch of a computation that another one replaces if it fails."""
-
-    def __init__(self, watch: Watch) -> None:
-        self.end = watch.end  # type: ignore[method-assign]
-
-    def fail(self, node: Node, error: Exception, operands: Sequence[Any], guess: bool) -> Values:
-        """Raises the error."""
-        raise with_node(node, error) from error
-
-
-def evaluate(
-    graph: Graph,
-    values: Values,
-    options: Options,
-    watch: Watch | None = None,
-    guesses: set[str] | None = None,
-) -> dict[str, Any]:
-    """Computes every tensor of a graph.
-
-    Args:
-      graph: pruned to the outputs that are asked for.
-      values: the inputs and the params by name, without the graph's constants.
-      options: the model's options.
-      watch: observes errors of nodes. Without it an error is raised, with the node's name.
-      guesses: the names of values that are guesses.
-    """
-    tensors: dict[str, Any] = {"": None, **graph.constants, **values}
-    guesses = set() if guesses is None else guesses
-    for node in graph.nodes:
-        if any(name not in tensors for name in node.inputs):
-            assert watch is not None  # without one every node is computed
-            watch.skip(node)
-            continue
-        operands = [tensors[name] for name in node.inputs]
-        is_guess = not guesses.isdisjoint(node.inputs)
-        try:
-            outputs = call(node, operands, options, Runner(options, watch, is_guess))
-        except Exception as error:
-            if watch is None:
-                raise with_node(node, error) from error
-            tensors |= watch.fail(node, error, operands, is_guess)
-            is_guess = True
-        else:
-            tensors |= _named(node, outputs)
-        if is_guess:
-            guesses.update(node.outputs)
-    if watch is not None:
-        watch.end(graph, tensors)
-    return tensors
-
-
-def call(
-    node: Node, operands: list[Any], options: Options, runner: Runner | None = None
-) -> tuple[Any, ...]:
+def call(node: Node, operands: list[Any], runner: Runner) -> tuple[Any, ...]:
     """Computes the outputs of one node."""
     if reason := why_not(node):
         raise UnsupportedError(reason)
     operands = [_take(node, i, operand) for i, operand in enumerate(operands)]
     if node.domain == GIVEN:
-        outputs = _call_given(node, operands, options)
+        outputs = _call_given(node, operands, runner.options)
     else:
         row = find(node)
         assert row is not None
-        context = options.of(node)._replace(runner=runner or Runner(options))
+        context = runner.options.of(node)._replace(runner=runner)
         options_of_node = {**node.attributes, **context._asdict()}
         keywords = {name: x for name, x in options_of_node.items() if name in row.attributes}
         with jax.named_scope(node.op):
@@ -193,10 +171,7 @@ def give_operators(graph: Graph, operators: Mapping[str, Any]) -> Graph:
         op = name if node.domain else f"::{name}"  # which no pass knows
         return node.replace(op=op, domain=GIVEN) if name in operators else node
 
-    def give_nodes(graph: Graph) -> Graph:
-        return graph.replace(nodes=tuple(map(give, graph.nodes)))
-
-    return graph.map_graphs(give_nodes) if operators else graph
+    return graph.map_graphs(lambda graph: graph.replace(nodes=tuple(map(give, graph.nodes))))
 
 
 def _take(node: Node, index: int, operand: object) -> object:

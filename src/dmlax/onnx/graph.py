@@ -1,11 +1,9 @@
 """A model's graph: immutable, and without protobuf or JAX."""
 
-import contextlib
 import dataclasses
 import functools
 import graphlib
-import heapq
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,12 +182,9 @@ class Graph:
         parameters = [self.constants.get(name) for name in node.inputs[1:] if name]
         return all(array is not None and array.size == 1 for array in parameters)
 
-    def tensors(self) -> set[str]:
-        """The names of every tensor."""
-        return set(self._names)
-
     @functools.cached_property
-    def _names(self) -> frozenset[str]:
+    def tensors(self) -> frozenset[str]:
+        """The names of every tensor."""
         written = (name for node in self.nodes for name in node.outputs if name)
         return frozenset({*self.inputs, *self.parameters, *self.constants, *written})
 
@@ -227,15 +222,15 @@ class Graph:
 
     def constant_bytes(self) -> int:
         """The bytes of the constants, also of subgraphs; a shared array counts once."""
-        arrays = {id(array): array.nbytes for array in self.constants.values()}
-        for node in self.all_nodes():
-            for graph in node.graphs.values():
-                arrays |= {id(array): array.nbytes for array in graph.constants.values()}
+        graphs = (self, *(graph for node in self.all_nodes() for graph in node.graphs.values()))
+        arrays = {id(x): x.nbytes for graph in graphs for x in graph.constants.values()}
         return sum(arrays.values())
 
     def unused_name(self, wanted: str) -> str:
         """A name that no tensor has, for a tensor that a pass makes."""
-        return unused_name(wanted, self._names)
+        while wanted in self.tensors:
+            wanted += "'"
+        return wanted
 
     def prune(self) -> "Graph":
         """Drops the nodes and the constants on which no output depends."""
@@ -248,15 +243,8 @@ class Graph:
         return self.replace(nodes=tuple(reversed(kept)), constants=constants)
 
 
-def unused_name(wanted: str, taken: Container[str]) -> str:
-    """A name that is not taken."""
-    while wanted in taken:
-        wanted += "'"
-    return wanted
-
-
 def in_order(graph: Graph) -> Graph:
-    """Sorts nodes topologically; nodes that are in order keep their order.
+    """Sorts nodes topologically, unless they are in order.
 
     Raises:
       ModelError: a tensor is written twice, read and never written, or depends on itself.
@@ -279,30 +267,12 @@ def in_order(graph: Graph) -> Graph:
 
 
 def _sorted(nodes: tuple[Node, ...], producers: Mapping[str, int]) -> tuple[Node, ...]:
-    sources = ({producers[name] for name in node.inputs if name in producers} for node in nodes)
-    sorter = graphlib.TopologicalSorter(dict(enumerate(sources)))
-    with contextlib.suppress(graphlib.CycleError):
-        sorter.prepare()
-    ready: list[int] = []
-    order: dict[int, Node] = {}
-    while sorter.is_active():
-        for index in sorter.get_ready():
-            heapq.heappush(ready, index)
-        first = heapq.heappop(ready)
-        order[first] = nodes[first]
-        sorter.done(first)
-    for index, node in enumerate(nodes):
-        if index not in order:
-            raise ModelError(f"node {node.name!r} is in a cycle, or behind one")
-    return tuple(order.values())
-
-
-def rename_inputs(nodes: Iterable[Node], names: Mapping[str, str]) -> tuple[Node, ...]:
-    """Has nodes read other tensors. A new name that is in `names` too is renamed again."""
-
-    def resolve(name: str) -> str:
-        while name in names:
-            name = names[name]
-        return name
-
-    return tuple(node.replace(inputs=tuple(map(resolve, node.inputs))) for node in nodes)
+    sources = [[producers[name] for name in node.inputs if name in producers] for node in nodes]
+    if all(max(before, default=-1) < index for index, before in enumerate(sources)):
+        return nodes
+    try:
+        order = [*graphlib.TopologicalSorter(dict(enumerate(sources))).static_order()]
+    except graphlib.CycleError as error:
+        node = nodes[min(error.args[1])]
+        raise ModelError(f"node {node.name!r} is in a cycle, or behind one") from None
+    return tuple(nodes[index] for index in order)

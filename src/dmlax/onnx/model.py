@@ -4,9 +4,10 @@ import collections
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import jax
+import jax.export
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -15,17 +16,16 @@ import dmlax
 from dmlax.errors import Code, SpecError, UnsupportedError
 from dmlax.onnx import archive, budget
 from dmlax.onnx.check import MULTIPLE, Assumptions, AvalsOfGraphs, check
-from dmlax.onnx.compiled import CompiledModel
+from dmlax.onnx.compiled import CompiledModel, run_on_any_mesh
 from dmlax.onnx.errors import ModelError, expect
 from dmlax.onnx.evaluate import (
     Options,
+    Runner,
     count_name,
-    evaluate,
     give_operators,
     split_constants,
 )
 from dmlax.onnx.graph import Graph, Node, TensorType
-from dmlax.onnx.mesh import run_on_any_mesh
 from dmlax.onnx.operators import why_no_pass
 from dmlax.onnx.operators.nonzero import COUNTED
 from dmlax.onnx.operators.packed import PackedIntegers
@@ -44,6 +44,7 @@ Inputs: TypeAlias = ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike]
 Structs: TypeAlias = dict[str, jax.ShapeDtypeStruct]
 Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """The shapes of the inputs of a call, by name."""
+_PORTABLE = ("cpu", "cuda", "tpu")
 _MOST_COPIED_AT_ONCE = 1 << 20  # bytes of inputs
 
 
@@ -115,15 +116,12 @@ class Model:
     @property
     def inputs(self) -> Structs:
         """The shapes and the dtypes of the inputs; a dynamic size is symbolic."""
-        return dict(self._structs())
+        return _structs(self._inputs, self._assumed)
 
     @functools.cached_property
     def outputs(self) -> Structs:
         """The shapes and the dtypes of the outputs, counts of rows included."""
-        return dict(jax.eval_shape(self.apply, self.params, self._structs()))
-
-    def _structs(self) -> Structs:
-        return _structs(self._inputs, self._assumed)
+        return dict(jax.eval_shape(self.apply, self.params, self.inputs))
 
     def __call__(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, Array]:
         """Computes the outputs, jitted.
@@ -176,7 +174,7 @@ class Model:
 
         def compute(operands: Mapping[str, Param]) -> dict[str, Array]:
             with budget.limit(self._file_bytes):
-                tensors = evaluate(graph, operands, self._options)
+                tensors = Runner(self._options).evaluate(graph, operands)
                 result = {name: _array_of(tensors[name]) for name in wanted}
             return result | {name: tensors[name] for name in counts if name in tensors}
 
@@ -205,7 +203,7 @@ class Model:
     def _with_outputs(self, outputs: tuple[str, ...]) -> Graph:
         """The graph that computes other tensors."""
         for name in outputs:
-            if name not in self._file.tensors():
+            if name not in self._file.tensors:
                 raise SpecError(f"Model: outputs has no tensor {name!r}", "option", "outputs")
         wanted = self._file.replace(outputs=outputs).prune()
         graph = run_passes(wanted, self._options.arithmetic)
@@ -245,7 +243,7 @@ class Model:
 
     def tensors(self) -> set[str]:
         """The names of the tensors that `apply` takes as `outputs`: all that the outputs need."""
-        return self._file.tensors()
+        return set(self._file.tensors)
 
     def explain(
         self, *inputs: ArrayLike | jax.ShapeDtypeStruct | Mapping[str, object]
@@ -259,35 +257,55 @@ class Model:
         Raises:
           SpecError: as `__call__`, but for counts.
         """
-        structs = self._structs()
-        if inputs:
-            values = self._bind(_one_or_all(inputs))
-            structs = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in values.items()}
+        structs = self._structs_of(inputs)
         program = dmlax.explain(self.apply, self.params, structs)
         assert isinstance(program, dmlax.ProgramExplanation)
         before, after = _count(self._file.nodes), _count(self._graph.nodes)
         with budget.limit(self._file_bytes):
             passed = list(each_pass(self._file.prune(), self._options.arithmetic))
-            counts = self._pass_counts(passed)
-            passes = tuple((name.replace("_", " "), count) for name, count in counts)
-            floats = tuple(self._floats(passed[-1][1]))
+            passes = tuple(self._pass_counts(passed))
+            reasons = why_float(passed[-1][1], self._options.arithmetic)
+        left = {node.outputs[0]: node for node in self._graph.nodes}
+        floats = tuple(f"{left[name]}: {why}" for name, why in reasons.items() if name in left)
         return ModelExplanation(before, after, passes, program, tuple(_notes(structs)), floats)
 
-    def _floats(self, passed: Graph) -> Iterator[str]:
-        """The nodes that compute floats beside quantized tensors, with their reasons."""
-        left = {node.outputs[0]: node for node in self._graph.nodes}
-        for name, reason in why_float(passed, self._options.arithmetic).items():
-            if name in left:
-                yield f"{left[name]}: {reason}"
+    def export(
+        self,
+        *inputs: ArrayLike | jax.ShapeDtypeStruct | Mapping[str, object],
+        platform: Literal["cpu", "cuda"] | None = None,
+    ) -> jax.export.Exported:
+        """Exports `apply`, a function of the params and of the inputs by name.
+
+        Args:
+          *inputs: the inputs of a call, or structs of them; without inputs dynamic sizes are
+            symbolic.
+          platform: a program with the kernels of `"cpu"` or `"cuda"`, as `dmlax.export` makes it;
+            by default a program of `xla` for CPUs, NVIDIA GPUs and TPUs.
+
+        Raises:
+          SpecError: as `__call__`, but for counts; or the platform has no kernels (code `option`).
+          UnsupportedError: the kernels of the platform cannot run here.
+        """
+        params, structs = jax.tree.map(_struct, self.params), self._structs_of(inputs)
+        if platform is None:
+            portable = jax.export.export(jax.jit(self.apply), platforms=_PORTABLE)
+            return portable(params, structs)
+        return dmlax.export(self.apply, platform=platform)(params, structs)
+
+    def _structs_of(self, inputs: tuple[Any, ...]) -> Structs:
+        """The shapes and the dtypes of the inputs of a call, symbolic ones without inputs."""
+        if not inputs:
+            return self.inputs
+        return {name: _struct(x) for name, x in self._bind(_one_or_all(inputs)).items()}
 
     def _pass_counts(self, passed: Sequence[tuple[str, Graph]]) -> Iterator[tuple[str, int]]:
         """The names of the passes, and the numbers of nodes that they leave."""
         for name, graph in passed:
-            yield name, len(graph.nodes)
+            yield name.replace("_", " "), len(graph.nodes)
         graph, _ = split_constants(passed[-1][1])
         for run in PASSES_OF_SHAPES:
-            graph = run(graph, self._avals.of_graph)
-            yield run.__name__, len(graph.nodes)
+            graph = run(graph, self._avals[id(self._fused)])
+            yield run.__name__.replace("_", " "), len(graph.nodes)
 
     def save(self, path: archive.Path) -> None:
         """Writes the graph and its constants to a zip file, which `load` reads without `onnx`."""
@@ -338,6 +356,10 @@ def _narrowed(inputs: Mapping[str, object]) -> dict[str, object]:
     return narrowed
 
 
+def _struct(array: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
 def _on_cpu(inputs: dict[str, object]) -> dict[str, object]:
     """Has the calling thread wait while large arrays of the host are copied to a CPU's memory.
 
@@ -359,7 +381,7 @@ def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:
         if symbols:
             yield (
                 f"{', '.join(symbols)} of {name}: symbolic here; give the inputs of a call to see "
-                "what it runs. An export keeps no kernel and runs xla"
+                "what it runs. An export for one platform keeps a CPU's kernels"
             )
 
 

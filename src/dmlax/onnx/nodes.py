@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from dmlax.errors import UnsupportedError
-from dmlax.onnx.evaluate import call
+from dmlax.onnx.evaluate import Runner, call
 from dmlax.onnx.graph import Node
 from dmlax.onnx.model import Model
 from dmlax.onnx.operators.nonzero import Counted
@@ -62,7 +62,7 @@ def _call(model: Model, node: Node, operands: Sequence[Any]) -> tuple[Tensor, ..
 
     def compute(traced: dict[int, Any]) -> list[Tensor | None]:
         values = [traced.get(i, x) for i, x in enumerate(operands)]
-        results = call(node, values, model._options)
+        results = call(node, values, Runner(model._options))
         outputs[:] = [x.rows if isinstance(x, Counted) else x for x in results]
         return [None if is_known(x) else x for x in outputs]
 

@@ -11,6 +11,7 @@ import itertools
 import math
 import mmap
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -32,7 +33,7 @@ from dmlax.onnx.graph import (
     operator_name,
 )
 from dmlax.onnx.operators.values import bits_of
-from dmlax.onnx.wire import count_fields, cut_initializers, cut_raw_data
+from dmlax.onnx.wire import GRAPH, INITIALIZER, RAW_DATA, count_fields, cut
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -106,9 +107,14 @@ def _parse(
         count = count_fields(data, 1 + reader.budget.left // _FIELD_BYTES)
     text = f"{what}, of {count} nodes, tensors and other fields or more,"
     reader.budget.spend_on(text, count * _FIELD_BYTES)
+    values: list[memoryview] = []
     with _malformed(what):
-        message, values = cut_initializers(data)
+        message, graphs = cut(data, GRAPH)
         model = reader.onnx.ModelProto.FromString(message)
+        for graph in graphs:
+            nodes, initializers = cut(graph, INITIALIZER)
+            model.graph.MergeFromString(nodes)
+            values += initializers
     return model, (_parse_tensor(reader.onnx, value, what) for value in values)
 
 
@@ -123,7 +129,7 @@ def _malformed(what: str) -> Iterator[None]:
 
 def _parse_tensor(onnx: ModuleType, data: memoryview, what: str) -> _Tensor:
     with _malformed(what):
-        message, values = cut_raw_data(data)
+        message, values = cut(data, RAW_DATA)
         if len(values) != 1:
             return onnx.TensorProto.FromString(bytes(data)), None
         return onnx.TensorProto.FromString(message), values[0]
@@ -156,8 +162,7 @@ class _Reader:
             for value in model.graph.input
             if value.name not in constants
         }
-        graph = self._body(model.graph, constants, scope).replace(inputs=inputs)
-        return _share_constants(in_order(graph), {})
+        return in_order(self._body(model.graph, constants, scope).replace(inputs=inputs))
 
     def _body(
         self, graph: onnx.GraphProto, constants: Constants, scope: _Scope, of: str = ""
@@ -327,12 +332,13 @@ class _Reader:
         is_shape = len(dims) <= MAXIMUM_RANK and min(dims, default=0) >= 0
         expect(is_shape, f"{what} has the shape {list(dims)[:MAXIMUM_RANK]}")
         dtype = self._dtype(tensor.data_type, what)
+        size = math.prod(dims)
+        wanted = -(-size * bits_of(dtype) // 8)  # bits of the last byte may be unused
         if tensor.data_location == self.onnx.TensorProto.EXTERNAL:
-            return self._external(tensor, dtype, dims, what)
+            expect(not dtype.hasobject, f"{what} holds strings, which no file of external data has")
+            raw = memoryview(self._external(tensor, wanted, what))
         if dtype.hasobject:
             raise UnsupportedError(f"{what} holds strings, which no operator computes with")
-        size = math.prod(dims)
-        wanted = _bytes(dtype, size)
         if raw is None and tensor.HasField("raw_data"):
             raw = memoryview(tensor.raw_data)
         if raw is None:
@@ -345,10 +351,12 @@ class _Reader:
             return self._convert(tensor, what)
         text = f"{what} has {len(raw)} bytes, expected {wanted} for {list(dims)}"
         expect(len(raw) == wanted, text)
-        if dtype.isbuiltin == 1 and dtype.kind in "biuf":
-            return _from_raw(raw, dtype, dims)
-        tensor.raw_data = bytes(raw)
-        return self._convert(tensor, what)
+        if bits_of(dtype) == 8 * dtype.itemsize:
+            array = np.frombuffer(raw, dtype.newbyteorder("<")).reshape(dims)
+            # Small constants outlive the file's memory.
+            return array if array.nbytes >= _IN_PLACE_BYTES else array.copy()
+        data = {"data_type": tensor.data_type, "dims": dims, "raw_data": bytes(raw)}
+        return self._convert(self.onnx.TensorProto(**data), what)
 
     def _convert(self, tensor: onnx.TensorProto, what: str) -> np.ndarray:
         try:
@@ -356,16 +364,12 @@ class _Reader:
         except (ValueError, TypeError, KeyError) as error:
             raise ModelError(f"{what} is malformed: {error}") from None
 
-    def _external(
-        self, tensor: onnx.TensorProto, dtype: np.dtype, dims: tuple[int, ...], what: str
-    ) -> np.ndarray:
-        """Reads a tensor from a file beside the model, and from nowhere else."""
-        expect(not dtype.hasobject, f"{what} holds strings, which no file of external data has")
+    def _external(self, tensor: onnx.TensorProto, wanted: int, what: str) -> bytes:
+        """Reads a tensor's bytes from a file beside the model, and from nowhere else."""
         entries = {entry.key: _text(entry.value, what) for entry in tensor.external_data}
         if self.folder is None:
             raise ModelError(f"{what} is in a file of its own: load the model by its path")
         path = _beside(self.folder.resolve(), entries.get("location", ""), what)
-        wanted = _bytes(dtype, math.prod(dims))
         try:
             offset, length = int(entries.get("offset", 0)), int(entries.get("length", wanted))
         except ValueError:
@@ -375,15 +379,11 @@ class _Reader:
         expect(length == wanted and is_inside, text)
         if path not in self.files:
             self.files.add(path)
-            self.budget.add(os.path.getsize(path))
+            self.budget.left += os.path.getsize(path)
         self.budget.spend_on(what, wanted)
         with path.open("rb") as file:
             file.seek(offset)
-            data = file.read(wanted)
-        if bits_of(dtype) == 8 * dtype.itemsize:
-            return np.frombuffer(data, dtype.newbyteorder("<")).reshape(dims)
-        raw = self.onnx.TensorProto(data_type=tensor.data_type, dims=dims, raw_data=data)
-        return self._convert(raw, what)
+            return file.read(wanted)
 
 
 Scalar: TypeAlias = int | float | str
@@ -391,11 +391,6 @@ Scalar: TypeAlias = int | float | str
 
 def _scalar(value: Scalar | bytes) -> Scalar:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _bytes(dtype: np.dtype, size: int) -> int:
-    """The bytes of a tensor in a file; bits of the last byte may be unused."""
-    return -(-size * bits_of(dtype) // 8)
 
 
 def _beside(folder: Path, location: str, what: str) -> Path:
@@ -408,12 +403,6 @@ def _beside(folder: Path, location: str, what: str) -> Path:
     shown = f"{location[:100]!r}..." if location[100:] else repr(location)
     expect(fits, f"{what} is in {shown}, no file beside the model")
     return path
-
-
-def _from_raw(raw: memoryview, dtype: np.dtype, dims: tuple[int, ...]) -> np.ndarray:
-    """The bytes as an array; small ones are copied, as constants outlive the file's memory."""
-    array = np.frombuffer(raw, dtype.newbyteorder("<")).reshape(dims)
-    return array if array.nbytes >= _IN_PLACE_BYTES else array.copy()
 
 
 def _function_key(proto: onnx.FunctionProto | onnx.NodeProto, op: str) -> _FunctionKey:
@@ -429,41 +418,18 @@ def _capture(node: Node) -> Node:
         node = node.replace(inputs=(*node.inputs, "", "")[: max(2, len(node.inputs))])
     names: dict[str, str] = {}
     for graph in graphs.values():
-        known = graph.tensors()
+        known = graph.tensors
         reads = (name for inner in graph.nodes for name in inner.inputs)
         names.update((x, x) for x in (*reads, *graph.outputs) if x and x not in known)
     # A formal input of one subgraph hides a captured tensor of another: it is captured by both.
     for graph in graphs.values():
-        if hidden := names.keys() & graph.tensors():
+        if hidden := names.keys() & graph.tensors:
             raise ModelError(f"{node}: its subgraphs give two tensors the name {min(hidden)!r}")
     graphs = {
         key: in_order(graph.replace(parameters=(*graph.parameters, *names)))
         for key, graph in graphs.items()
     }
     return node.with_graphs(graphs, names)
-
-
-def _share_constants(graph: Graph, around: Constants) -> Graph:
-    """Gives subgraphs the constants of the graphs around them that they read.
-
-    Args:
-      graph: a graph, or a subgraph.
-      around: the constants that a subgraph captures, by its names of them.
-    """
-    constants = {**graph.constants, **around}
-
-    def share(node: Node) -> Node:
-        if not node.graphs:
-            return node
-        shared = {name: constants[x] for name, x in node.captured.items() if x in constants}
-        captured = {name: x for name, x in node.captured.items() if name not in shared}
-        graphs = {}
-        for key, subgraph in node.graphs.items():
-            parameters = tuple(name for name in subgraph.parameters if name not in shared)
-            graphs[key] = _share_constants(subgraph.replace(parameters=parameters), shared)
-        return node.with_graphs(graphs, captured)
-
-    return graph.replace(nodes=tuple(map(share, graph.nodes)), constants=constants)
 
 
 def _text(text: str | bytes, owner: str) -> str:
@@ -479,14 +445,10 @@ def _domain(name: str) -> str:
 
 def _dimension_name(name: str, tensor: str, axis: int) -> str:
     """A name that `jax.export.symbolic_shape` takes."""
-    letters, prefix = _letters(name), _letters(tensor)
+    letters, prefix = (re.sub(r"\W", "_", x, flags=re.ASCII) for x in (name, tensor))
     if letters[:1].isalpha():
         return letters
     return f"{prefix if prefix[:1].isalpha() else f'dim{prefix}'}_{axis}{letters}"
-
-
-def _letters(name: str) -> str:
-    return "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
 def _lift_constants(graph: Graph) -> Graph:

@@ -1,7 +1,7 @@
 """The weights of a model: on the device, packed for the operators that read packed ones."""
 
-from collections.abc import Iterator, Mapping
-from types import EllipsisType
+from collections import UserDict
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -65,7 +65,7 @@ def find_parts(
     return parts
 
 
-class FileConstants(Mapping[str, np.ndarray]):
+class FileConstants(UserDict[str, np.ndarray | Weight]):
     """The tensors of a file; the params among them are read from the device, not held twice."""
 
     def __init__(
@@ -76,29 +76,18 @@ class FileConstants(Mapping[str, np.ndarray]):
         parts: Mapping[int, Weight],
     ) -> None:
         held = {id(array): weights[name] for name, array in params.items()} | dict(parts)
-        self._held: dict[str, np.ndarray | Weight] = {
-            name: held.get(id(array), array) for name, array in constants.items()
-        }
+        self.data = {name: held.get(id(array), array) for name, array in constants.items()}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        held = self._held[name]
+        held = self.data[name]
         return held if isinstance(held, np.ndarray) else held.to_host()
 
     def read(self, arrays: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
         """Reads all tensors, and shared params once: `arrays` has those that were read."""
-        for name, held in self._held.items():
+        for name, held in self.data.items():
             if id(held) not in arrays:
                 arrays[id(held)] = self[name]
-        return {name: arrays[id(held)] for name, held in self._held.items()}
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._held
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._held)
-
-    def __len__(self) -> int:
-        return len(self._held)
+        return {name: arrays[id(held)] for name, held in self.data.items()}
 
 
 def prepare(graph: Graph, params: Constants) -> dict[str, Weight]:
@@ -125,11 +114,8 @@ class _Use(NamedTuple):
 
     def is_like(self, other: "_Use") -> bool:
         """True if both nodes take the same packed weights."""
-        node, zero_point = other
-        is_like = (self.node.op, self.node.attributes) == (node.op, node.attributes)
-        if self.zero_point is None or zero_point is None:
-            return is_like and self.zero_point is zero_point
-        return is_like and np.array_equal(self.zero_point, zero_point)
+        is_like = (self.node.op, self.node.attributes) == (other.node.op, other.node.attributes)
+        return is_like and np.array_equal(np.asarray(self.zero_point), np.asarray(other.zero_point))
 
 
 def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Use | None]]) -> None:
@@ -146,9 +132,11 @@ def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Us
 
 def _use(graph: Graph, node: Node, place: int) -> _Use | None:
     places = iter(PLACES.get(node.op, ()))
-    zero_point = dict(zip(places, places, strict=True)).get(place)
-    constant = ... if zero_point is None else _constant(graph, node.input(zero_point))
-    return None if constant is ... else _Use(node, constant)
+    zero_points = dict(zip(places, places, strict=True))
+    if place not in zero_points:
+        return None
+    name = node.input(zero_points[place])
+    return None if name and name not in graph.constants else _Use(node, graph.constants.get(name))
 
 
 def _hold(array: np.ndarray) -> Weight:
@@ -164,11 +152,6 @@ def _copy_to_device(array: np.ndarray) -> jax.Array:
     """
     copy: jax.Array = jax.device_put(np.array(array))
     return copy
-
-
-def _constant(graph: Graph, name: str) -> np.ndarray | EllipsisType | None:
-    """A constant operand, None if it is absent, and ... if it is computed."""
-    return graph.constants.get(name, ...) if name else None
 
 
 def _prepare(use: _Use, weight: np.ndarray) -> Weight:

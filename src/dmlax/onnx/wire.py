@@ -5,25 +5,17 @@ Protobuf's parser copies every tensor into a message, from which NumPy copies it
 
 import itertools
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TypeAlias
 
+Field: TypeAlias = tuple[int, int, int, int, int]
+"""A field of a message: its number and type, where it and its value begin, and its end."""
+GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # fields of a model, of a graph and of a tensor
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_GRAPH_OF_MODEL, _INITIALIZER_OF_GRAPH, _RAW_DATA_OF_TENSOR = 7, 5, 9
 _VARINT_BYTES = 10
 
 
 class WireError(Exception):
     """The bytes are no message."""
-
-
-class Field(NamedTuple):
-    """A field of a message: its number, its type, and the places of the field and its value."""
-
-    number: int
-    kind: int
-    start: int
-    value: int
-    end: int
 
 
 def fields(data: memoryview) -> Iterator[Field]:
@@ -48,7 +40,7 @@ def fields(data: memoryview) -> Iterator[Field]:
             raise WireError(f"byte {start} begins a field of type {kind}")
         if at > len(data):
             raise WireError(f"the field at byte {start} ends beyond {len(data)}")
-        yield Field(tag >> 3, kind, start, value, at)
+        yield tag >> 3, kind, start, value, at
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
@@ -61,27 +53,12 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     raise WireError(f"the number at byte {at} does not end")
 
 
-def write_bytes(number: int, value: bytes) -> bytes:
-    """Returns a field of bytes or of a message."""
-    return _write_varint(number << 3 | _BYTES) + _write_varint(len(value)) + value
-
-
-def _write_varint(number: int) -> bytes:
-    varint = bytearray()
-    while number >= 128:
-        varint.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*varint, number])
-
-
 def cut(data: memoryview, number: int) -> tuple[bytes, list[memoryview]]:
     """Takes the fields of a number out of a message; returns the message and their values."""
-    rest, values = [], []
-    for field in fields(data):
-        if field.number == number and field.kind == _BYTES:
-            values.append(data[field.value : field.end])
-        else:
-            rest.append(data[field.start : field.end])
+    rest, values = list[memoryview](), list[memoryview]()
+    for field, kind, start, value, end in fields(data):
+        is_cut = field == number and kind == _BYTES
+        (values if is_cut else rest).append(data[value if is_cut else start : end])
     return b"".join(rest), values
 
 
@@ -96,7 +73,7 @@ def count_fields(model: memoryview, most: int) -> int:
 
 _COUNTED = {"model", "graph", "function"}  # a node counts once, with its fields
 _MESSAGES = {  # the fields that are messages
-    "model": {_GRAPH_OF_MODEL: "graph", 25: "function"},
+    "model": {GRAPH: "graph", 25: "function"},
     "graph": {1: "node"},
     "function": {7: "node"},
     "node": {5: "attribute"},
@@ -105,29 +82,14 @@ _MESSAGES = {  # the fields that are messages
 _MOST_MESSAGES = 64  # nested
 
 
-def _all_fields(data: memoryview, kind: str, depth: int) -> Iterator[Field]:
+def _all_fields(data: memoryview, message: str, depth: int) -> Iterator[Field]:
     """The fields of a message and of the graphs in it."""
     if depth > _MOST_MESSAGES:
         raise WireError("its graphs are nested too deep")
     for field in fields(data):
-        if kind in _COUNTED:
+        if message in _COUNTED:
             yield field
-        inner = _MESSAGES[kind].get(field.number)
-        if inner is not None and field.kind == _BYTES:
-            yield from _all_fields(data[field.value : field.end], inner, depth + 1)
-
-
-def cut_initializers(model: memoryview) -> tuple[bytes, list[memoryview]]:
-    """Takes the initializers out of a ModelProto's bytes."""
-    rest, graphs = cut(model, _GRAPH_OF_MODEL)
-    initializers = []
-    for graph in graphs:
-        nodes, values = cut(graph, _INITIALIZER_OF_GRAPH)
-        rest += write_bytes(_GRAPH_OF_MODEL, nodes)
-        initializers += values
-    return rest, initializers
-
-
-def cut_raw_data(tensor: memoryview) -> tuple[bytes, list[memoryview]]:
-    """Takes the raw data out of a TensorProto's bytes."""
-    return cut(tensor, _RAW_DATA_OF_TENSOR)
+        number, kind, _, value, end = field
+        inner = _MESSAGES[message].get(number)
+        if inner is not None and kind == _BYTES:
+            yield from _all_fields(data[value:end], inner, depth + 1)

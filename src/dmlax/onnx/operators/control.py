@@ -23,10 +23,7 @@ from dmlax.onnx.operators.values import device_dtype, is_known, is_size, to_devi
 
 _MOST_UNROLLED = 64  # iterations of a loop whose tensors change their shapes
 _MOST_NODES = 1 << 14  # that a loop of known values runs on the host
-_NODE_BYTES = {
-    True: 1 << 12,
-    False: 1 << 14,
-}  # of a repeated node, by whether it runs on the host
+_NODE_BYTES = {True: 1 << 12, False: 1 << 14}  # of a repeated node, by whether it is on the host
 _MOST_STEPS = np.iinfo(np.int32).max
 _SHAPES = "a tensor of JAX has one shape"
 
@@ -34,7 +31,6 @@ _SHAPES = "a tensor of JAX has one shape"
 @operator("If", 1, 11, 13, 16, 19, 21, 23, 24, 25)
 def if_(
     condition: Parameter,
-    /,
     *captured: Tensor,
     then_branch: Graph,
     else_branch: Graph,
@@ -104,7 +100,6 @@ def _expect_counts(
 def loop(
     trip_count: Parameter | None = None,
     condition: Parameter | None = None,
-    /,
     *operands: Tensor,
     body: Graph,
     captures: tuple[str, ...],
@@ -121,7 +116,8 @@ def loop(
     most = None if trip_count is None else _scalar_of(trip_count)
     if (condition is None or is_known(condition)) and not isinstance(most, Array):
         holds = condition is None or bool(condition.item())
-        outputs = runs.on_host(most, holds)
+        is_host = most is None or isinstance(most, int)
+        outputs = runs.unroll(most, holds, is_host=True) if is_host else None
         if outputs is None and (steps := runs.steps(most, holds)) is not None:
             outputs = runs.of_known_count(steps)
         if outputs is not None:
@@ -146,18 +142,16 @@ class _Loop(NamedTuple):
     captured: Sequence[Tensor]
     runner: Subgraphs
 
-    def _run(self, runner: Subgraphs, index: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
+    def _run(
+        self, run: Callable[..., list[Any]], index: Tensor, states: Sequence[Tensor]
+    ) -> list[Any]:
         """The next condition, states, and elements of the scan outputs."""
-        return runner.run(self.body, [index, np.asarray(True), *states, *self.captured])
+        return run(self.body, [index, np.asarray(True), *states, *self.captured])
 
-    def on_host(self, most: int | None, holds: bool) -> tuple[Tensor, ...] | None:
-        """The outputs where every value is known; None where one is not."""
-        if not all(is_known(x) for x in self.states) or not (most is None or isinstance(most, int)):
-            return None
-        return self._unroll(most, holds, is_host=True)
-
-    def _unroll(self, most: int | None, holds: bool, *, is_host: bool) -> tuple[Tensor, ...] | None:
+    def unroll(self, most: int | None, holds: bool, *, is_host: bool) -> tuple[Tensor, ...] | None:
         """Runs the iterations one by one; None if they are too many or a value is not known."""
+        if is_host and not all(map(is_known, self.states)):
+            return None
         states: Sequence[Any] = self.states
         rows, index = [], 0
         count, limit = len(states), _MOST_NODES // max(len(self.body.nodes), 1)
@@ -170,14 +164,12 @@ class _Loop(NamedTuple):
                 return None
             if is_host and index > limit:
                 return None
-            step = np.asarray(index, np.int64)
             run = self.runner.known if is_host else self.runner.run
-            outputs = run(self.body, [step, np.asarray(True), *states, *self.captured])
-            again = outputs[0]
+            again, *outputs = self._run(run, np.asarray(index, np.int64), states)
             if not is_known(again) or (is_host and not all(map(is_known, outputs))):
                 return None
-            holds, states, index = bool(again.item()), outputs[1 : count + 1], index + 1
-            rows.append(outputs[count + 1 :])
+            holds, states, index = bool(again.item()), outputs[:count], index + 1
+            rows.append(outputs[count:])
         if not rows and len(self.body.outputs) > count + 1:
             return None  # a trace finds the shapes of the scan outputs
         return (*states, *(_stack(column) for column in zip(*rows, strict=True)))
@@ -205,7 +197,7 @@ class _Loop(NamedTuple):
         try:
             return self._scan(steps, self.runner.strict())
         except (UnsupportedError, ModelError):
-            unrolled = self._unroll(steps, True, is_host=False) if steps else None
+            unrolled = self.unroll(steps, True, is_host=False) if steps else None
             if unrolled is None:
                 raise
             return unrolled
@@ -215,7 +207,7 @@ class _Loop(NamedTuple):
         count = len(initial)
 
         def step(states: list[Array], index: Array) -> tuple[list[Array], list[Array]]:
-            outputs = [_strong(x) for x in self._run(runner, index, states)[1:]]
+            outputs = [_strong(x) for x in self._run(runner.run, index, states)[1:]]
             _expect_invariant(self.body.parameters[2:], states, outputs)
             return outputs[:count], outputs[count:]
 
@@ -266,7 +258,7 @@ class _Loop(NamedTuple):
 
     def _step(self, index: Array, states: Sequence[Tensor]) -> tuple[list[Array], list[Array]]:
         """The condition and the states, and the scan outputs, of an iteration on the device."""
-        outputs = [_strong(x) for x in self._run(self.runner, index, states)]
+        outputs = [_strong(x) for x in self._run(self.runner.run, index, states)]
         count = len(self.states) + 1
         return outputs[:count], outputs[count:]
 

@@ -7,6 +7,7 @@ where all elements are equal, and there these integers are exact. Elsewhere they
 closer to a tie than 2**-80 of itself.
 """
 
+import decimal
 import functools
 import math
 from fractions import Fraction
@@ -17,10 +18,10 @@ import numpy as np
 from jax import Array
 
 from dmlax.errors import UnsupportedError
-from dmlax.onnx.operators.exponential import exp_bounds
 
 MOST_ELEMENTS = 2**16 - 1  # of a sum: each digit of it fits a uint32
 _DIGIT = 16  # bits
+_FLOAT_DIGITS = 2000  # decimal; more than any float64 has
 _PRECISION = 96  # bits of the exponentials beyond those of y_scale
 _HIGHEST_BIT = 256  # of a quotient: beyond 511 every output saturates
 
@@ -70,6 +71,15 @@ def _make_tables(x_scale: float, y_scale: float, count: int) -> _Tables:
             for factor in (2 * denominator, numerator)
         )
     )
+
+
+def exp_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+    """exp(x) between two fractions, 2**-digits apart or less, for a float's multiple x."""
+    with decimal.localcontext(prec=_FLOAT_DIGITS) as context:
+        exact = decimal.Decimal(x.numerator) / x.denominator
+        context.prec = digits // 3 + max(math.ceil(x), 0) + 8
+        value = exact.exp()  # rounded once
+        return Fraction(value.next_minus()), Fraction(value.next_plus())
 
 
 def _exponential(x: Fraction, bits: int) -> int:

@@ -7,7 +7,7 @@ quantization that follows rounds them. Exponentials, reductions and matrix produ
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators import error_function
-from dmlax.onnx.operators.table import Parameter, Tensor, operator
+from dmlax.onnx.operators.table import Parameter, Tensor, Zero, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
     FloatSizes,
@@ -38,37 +38,33 @@ from dmlax.onnx.operators.windows import Windows
 
 _Pair = Callable[..., Array]
 _BINARY = (7, 13, 14)
+_LIMITS = {"min": float, "max": float}
 _MOST_TAPS = 64  # of a depthwise convolution that a CPU computes as a sum of shifted images
 
 
 def align(a: Tensor, b: Tensor) -> tuple[Array, Array]:
-    """Both operands on the device, with one rank, as JAX's strict modes want."""
+    """Both operands on the device, with one rank, as JAX's strict modes want.
+
+    Raises:
+      UndecidedSizes: symbolic sizes may not broadcast.
+    """
+    expect_broadcast(a, b)
     rank = max(a.ndim, b.ndim)
     return expand_rank(to_device(a), rank, scalars=True), expand_rank(
         to_device(b), rank, scalars=True
     )
 
 
-def _align(a: Tensor, b: Tensor) -> tuple[Array, Array]:
-    """Aligns operands, and refuses symbolic sizes that may not broadcast."""
-    expect_broadcast(a, b)
-    return align(a, b)
-
-
-def binary(
-    on_host: Callable[..., Any],
-    on_device: Callable[..., Array],
-    aligned: Callable[[Tensor, Tensor], tuple[Array, Array]] = _align,
-) -> Callable[..., Tensor]:
+def binary(on_host: Callable[..., Any], on_device: Callable[..., Array]) -> Callable[..., Tensor]:
     """A function of two broadcast operands: by NumPy for known values, else by JAX."""
 
-    def compute(a: Tensor, b: Tensor, /) -> Tensor:
+    def compute(a: Tensor, b: Tensor) -> Tensor:
         if is_known(a) and is_known(b):
             dtype = np.result_type(a, b)
             expect_memory(dtype, *np.broadcast_shapes(a.shape, b.shape))
             with np.errstate(all="ignore"):
                 return as_known(on_host(a, b), dtype)
-        return on_device(*aligned(a, b))
+        return on_device(*align(a, b))
 
     return compute
 
@@ -103,6 +99,9 @@ def _truncated_quotient(a: Array, b: Array) -> Array:
 _FUNCTIONS: tuple[tuple[str, tuple[int, ...], Callable[..., Any], _Pair], ...] = (
     ("Add", _BINARY, np.add, add),
     ("And", (7,), np.logical_and, jnp.logical_and),
+    ("BitwiseAnd", (18,), np.bitwise_and, jnp.bitwise_and),
+    ("BitwiseOr", (18,), np.bitwise_or, jnp.bitwise_or),
+    ("BitwiseXor", (18,), np.bitwise_xor, jnp.bitwise_xor),
     ("Div", _BINARY, _integer_quotient, on_floats(ieee.divide, _truncated_quotient)),
     ("Equal", (7, 11, 13, 19), np.equal, jnp.equal),
     ("Greater", (7, 9, 13), np.greater, jnp.greater),
@@ -119,7 +118,7 @@ for _op, _versions, _host, _device in _FUNCTIONS:
 
 
 @operator("Erf", 9, 13)
-def erf(x: Tensor, /) -> Tensor:
+def erf(x: Tensor) -> Tensor:
     """The error function: XLA's; known values have ONNX Runtime's bits."""
     if is_known(x) and x.dtype == np.float32:
         expect_memory(np.float64, 8, x.size)  # of intermediate values
@@ -128,13 +127,13 @@ def erf(x: Tensor, /) -> Tensor:
 
 
 @operator("Mod", 10, 13, 28)
-def remainder(a: Tensor, b: Tensor, /, *, fmod: int = 0) -> Tensor:
+def remainder(a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
     """The remainder, with the divisor's sign; fmod keeps the dividend's sign."""
     return (binary(np.fmod, jnp.fmod) if fmod else binary(np.mod, jnp.mod))(a, b)
 
 
 @operator("Sqrt", 6, 13)
-def sqrt(x: Tensor, /) -> Tensor:
+def sqrt(x: Tensor) -> Tensor:
     """The square root."""
     if is_known(x):
         expect_memory(np.float64, x.size)
@@ -146,7 +145,7 @@ def sqrt(x: Tensor, /) -> Tensor:
 
 
 @operator("Pow", 7, 12, 13, 15)
-def power(x: Tensor, exponent: Parameter, /) -> Tensor:
+def power(x: Tensor, exponent: Parameter) -> Tensor:
     """Raises to a power; a square is a product."""
     if is_known(x) and is_known(exponent):
         expect_memory(np.result_type(x, exponent), *np.broadcast_shapes(x.shape, exponent.shape))
@@ -154,16 +153,15 @@ def power(x: Tensor, exponent: Parameter, /) -> Tensor:
         return raised
     if is_known(exponent) and exponent.size == 1 and float(exponent.ravel()[0]) == 2.0:
         return multiply(to_device(x), to_device(x))
-    base, other = _align(x, exponent)
+    base, other = align(x, exponent)
     return jnp.power(base, other.astype(base.dtype))
 
 
 @operator("HardSigmoid", 6, 22)
 def hard_sigmoid(
-    x: Tensor, /, *, alpha: float = 0.2, beta: float = 0.5, arithmetic: Arithmetic
+    x: Array, *, alpha: float = 0.2, beta: float = 0.5, arithmetic: Arithmetic
 ) -> Array:
     """max(min(alpha x + beta, 1), 0), rounded once; "float32" rounds the product, too."""
-    x = to_device(x)
     slope, start = x.dtype.type(alpha), x.dtype.type(beta)
     if arithmetic == "exact" and x.dtype == np.float32:
         factors = jnp.full(x.shape, slope), jnp.full(x.shape, start)
@@ -172,38 +170,32 @@ def hard_sigmoid(
 
 
 @operator("HardSwish", 14, 22)
-def hard_swish(x: Tensor, /, *, arithmetic: Arithmetic) -> Array:
+def hard_swish(x: Array, *, arithmetic: Arithmetic) -> Array:
     """X times its hard sigmoid of slope 1/6."""
-    x = to_device(x)
     return ieee.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5, arithmetic=arithmetic))
 
 
 @operator("LeakyRelu", 6, 16)
-def leaky_relu(x: Tensor, /, *, alpha: float = 0.01) -> Array:
+def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
     """X, or alpha x below 0."""
-    x = to_device(x)
     return jnp.where(x >= 0, x, ieee.multiply(x, x.dtype.type(alpha)))
 
 
 @operator("Gelu", 20)
 @operator("Gelu", 1, domain=MICROSOFT)
-def gelu(x: Tensor, /, *, approximate: str = "none") -> Array:
+def gelu(x: Array, *, approximate: str = "none") -> Array:
     """The Gaussian error linear unit."""
-    return jax.nn.gelu(to_device(x), approximate=approximate == "tanh")
+    return jax.nn.gelu(x, approximate=approximate == "tanh")
 
 
 @operator("Clip", 11, 12, 13)
-def clip(x: Tensor, lowest: Parameter | None = None, highest: Parameter | None = None, /) -> Tensor:
+@operator("Clip", 6, attributes=_LIMITS)
+@operator("Clip", 1, attributes=_LIMITS, ignores=["consumed_inputs"])
+def clip(x: Tensor, min: Parameter | None = None, max: Parameter | None = None) -> Tensor:
     """Limits values from below, then from above."""
-    if lowest is not None:
-        x = maximum(x, lowest)
-    return x if highest is None else minimum(x, highest)
-
-
-@operator("Clip", 6)
-def clip_by_attribute(x: Tensor, /, *, max: float = math.inf, min: float = -math.inf) -> Array:
-    """Limits values."""
-    return jnp.clip(to_device(x), min, max)
+    if min is not None:
+        x = maximum(x, min)
+    return x if max is None else minimum(x, max)
 
 
 def _reduced(on_host: Callable[..., Any], on_device: _Pair) -> Callable[..., Tensor]:
@@ -231,7 +223,7 @@ operator("Max", 8, 12, 13)(maximum)
 
 
 @operator("Where", 9, 16)
-def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Tensor:
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Chooses elements."""
     if is_known(condition) and is_known(x) and is_known(y):
         shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
@@ -242,8 +234,8 @@ def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Tensor:
     return jnp.where(chosen, one, other)
 
 
-@operator("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28)
-def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
+@operator("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28, ignores=["round_mode"])
+def cast(x: Tensor, *, to: int, saturate: int = 1) -> Tensor:
     """Converts to another dtype; floats are truncated towards zero."""
     if to not in DTYPES:
         raise UnsupportedError(f"its data type {to} is not known")
@@ -258,15 +250,15 @@ def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") ->
 
 
 @operator("MatMul", 1, 9, 13)
-def matrix_product(a: Tensor, b: Tensor, /) -> Array:
+def matrix_product(a: Array, b: Array) -> Array:
     """Multiplies matrices, in float32 throughout."""
-    return jnp.matmul(to_device(a), to_device(b), precision=lax.Precision.HIGHEST)
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
 @operator("Einsum", 12, 28)
-def einstein_sum(*inputs: Tensor, equation: str) -> Array:
+def einstein_sum(*inputs: Array, equation: str) -> Array:
     """Multiplies along the axes of an equation, and adds."""
-    return jnp.einsum(equation, *map(to_device, inputs), precision=lax.Precision.HIGHEST)
+    return jnp.einsum(equation, *inputs, precision=lax.Precision.HIGHEST)
 
 
 class GemmFactors(NamedTuple):
@@ -279,20 +271,18 @@ class GemmFactors(NamedTuple):
 
 
 @operator("Gemm", 7, 9, 11, 13)
-def gemm(a: Tensor, b: Tensor, c: Tensor | None = None, /, *, factors: GemmFactors) -> Array:
+def gemm(a: Array, b: Array, c: Array | None = None, *, factors: GemmFactors) -> Array:
     """Multiplies matrices and adds a third."""
-    left, right = to_device(a), to_device(b)
-    left, right = left.T if factors.transA else left, right.T if factors.transB else right
+    left, right = a.T if factors.transA else a, b.T if factors.transB else b
     product = factors.alpha * matrix_product(left, right)
-    return product if c is None else jnp.add(*_align(product, factors.beta * to_device(c)))
+    return product if c is None else jnp.add(*align(product, factors.beta * c))
 
 
 @operator("Conv", 1, 11, 22)
-def convolution(x: Tensor, w: Tensor, bias: Tensor | None = None, /, *, windows: Windows) -> Array:
+def convolution(x: Array, w: Array, bias: Tensor | None = None, *, windows: Windows) -> Array:
     """Convolves floats."""
-    image, filter = to_device(x), to_device(w)
-    kernel, ones = filter.shape[2:], (1,) * (image.ndim - 2)
-    padding = list(zip(*windows.padding(list(image.shape[2:]), kernel), strict=True))
+    kernel, ones = w.shape[2:], (1,) * (x.ndim - 2)
+    padding = list(zip(*windows.padding(list(x.shape[2:]), kernel), strict=True))
     strides, dilations = windows.strides or ones, windows.dilations or ones
 
     def convolve(operands: tuple[Array, Array]) -> Array:
@@ -305,14 +295,14 @@ def convolution(x: Tensor, w: Tensor, bias: Tensor | None = None, /, *, windows:
             precision=lax.Precision.HIGHEST,
         )
 
-    is_depthwise = windows.group == image.shape[1] == filter.shape[0]
+    is_depthwise = windows.group == x.shape[1] == w.shape[0]
     if is_depthwise and math.prod(kernel) <= _MOST_TAPS:
-        output = jax.eval_shape(convolve, (image, filter))
+        output = jax.eval_shape(convolve, (x, w))
         add_taps = functools.partial(_add_taps, output.shape[2:], padding, strides, dilations)
-        result = compat.by_platform((image, filter), output, convolve, {"cpu": add_taps})
+        result = compat.by_platform((x, w), output, convolve, {"cpu": add_taps})
     else:
-        result = convolve((image, filter))
-    return result if bias is None else result + by_channel(bias, image.ndim)
+        result = convolve((x, w))
+    return result if bias is None else result + by_channel(bias, x.ndim)
 
 
 def _add_taps(
@@ -369,51 +359,41 @@ def normalize(
     if axes == (x.ndim - 1,) and scale.shape == x.shape[-1:]:
         y = rows.normalize(x, scale, bias, epsilon, is_centred=is_centred)
     else:
-        y = ieee.multiply(*_align(ieee.divide(centred, deviation), scale))
-        y = y if bias is None else ieee.add(*_align(y, bias))
+        y = ieee.multiply(*align(ieee.divide(centred, deviation), scale))
+        y = y if bias is None else ieee.add(*align(y, bias))
     return y, mean, ieee.divide(jnp.ones_like(deviation), deviation)
 
 
-@operator("LayerNormalization", 17)
+@operator("LayerNormalization", 1, domain=MICROSOFT, ignores=["stash_type"])
+@operator("LayerNormalization", *range(1, 18), ignores=["stash_type"])
 def layer_normalization(
-    x: Tensor,
-    scale: Tensor,
-    bias: Tensor | None = None,
-    /,
-    *,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    stash_type: int = 1,
+    x: Array, scale: Tensor, bias: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5
 ) -> tuple[Array, Array, Array]:
     """Normalizes the axes from `axis` on; returns the mean and 1 / deviation too."""
-    return normalize(to_device(x), scale, bias, epsilon=epsilon, axis=axis)
+    return normalize(x, scale, bias, epsilon=epsilon, axis=axis)
 
 
 @operator("RootMeanSquareNormalization", 1, domain=OWN)
 def root_mean_square_normalization(
-    x: Tensor, scale: Tensor, bias: Tensor | None = None, /, *, epsilon: float
+    x: Array, scale: Tensor, bias: Tensor | None = None, *, epsilon: float
 ) -> Array:
     """Divides the last axis by the root of its mean square."""
-    return rows.normalize(to_device(x), scale, bias, epsilon, is_centred=False)
+    return rows.normalize(x, scale, bias, epsilon, is_centred=False)
 
 
-@operator("BatchNormalization", 9, 14, 15)
+@operator("BatchNormalization", 7, 9, 14, 15, ignores=["momentum"])
 def batch_normalization(
-    x: Tensor,
+    x: Array,
     scale: Tensor,
     bias: Tensor,
     mean: Tensor,
     variance: Tensor,
-    /,
     *,
     epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    training_mode: int = 0,
+    spatial: Annotated[int, (1,)] = 1,
+    training_mode: Zero = 0,
 ) -> Array:
     """Normalizes channels by a factor and an offset, which it computes as ONNX Runtime does."""
-    if training_mode:
-        raise UnsupportedError("training_mode is 1, expected 0")
-    x = to_device(x)
     scale, bias, mean, variance = (
         by_channel(values, x.ndim) for values in (scale, bias, mean, variance)
     )

@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,6 @@ from dmlax.onnx.operators.floats import (
     align,
     binary,
     cast,
-    clip_by_attribute,
     is_float,
     maximum,
     minimum,
@@ -28,6 +27,8 @@ from dmlax.onnx.operators.floats import (
 )
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import DTYPES, as_known, expect_memory, is_known, to_device
+
+_Function = Callable[[Array], Array]
 
 
 class _Unary(NamedTuple):
@@ -54,39 +55,19 @@ def _exp_less_1(x: Array) -> Array:
     return jnp.exp(jnp.minimum(x, 0)) - 1
 
 
-def _shrink(x: Array, /, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
+def _shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
     shift = jnp.asarray(bias).astype(x.dtype)
     low = jnp.where(x < -lambd, x + shift, jnp.zeros_like(x))
     return jnp.where(x > lambd, x - shift, low)
 
 
 def _scaled_elu(
-    x: Array,
-    /,
-    *,
-    alpha: float = 1.67326319217681884765625,
-    gamma: float = 1.05070102214813232421875,
+    x: Array, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875
 ) -> Array:
     return gamma * jnp.where(x >= 0, x, alpha * _exp_less_1(x))
 
 
-def _elu(x: Array, /, *, alpha: float = 1.0) -> Array:
-    return _scaled_elu(x, alpha=alpha, gamma=1.0)
-
-
-def _continuous_elu(x: Array, /, *, alpha: float = 1.0) -> Array:
-    return jnp.maximum(x, 0) + alpha * _exp_less_1(x / alpha)
-
-
-def _swish(x: Array, /, *, alpha: float = 1.0) -> Array:
-    return x * jax.nn.sigmoid(alpha * x)
-
-
-def _thresholded_relu(x: Array, /, *, alpha: float = 1.0) -> Array:
-    return jnp.where(x > alpha, x, jnp.zeros_like(x))
-
-
-def _is_infinite(x: Array, /, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
+def _is_infinite(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
     is_wanted = jnp.where(x > 0, bool(detect_positive), bool(detect_negative))
     return jnp.isinf(x) & is_wanted
 
@@ -97,14 +78,9 @@ def _soft_sign(x: Array) -> Array:
     return ieee.multiply(ieee.divide(one, ieee.add(one, jnp.abs(x))), x)
 
 
-def _sigmoid(x: Array) -> Array:
-    """The logistic function; float32 takes ONNX Runtime's rational function."""
-    return ieee.guard(rational.logistic(x)) if x.dtype == np.float32 else jax.nn.sigmoid(x)
-
-
-def _tanh(x: Array) -> Array:
-    """The hyperbolic tangent; float32 takes ONNX Runtime's rational function."""
-    return ieee.guard(rational.tanh(x)) if x.dtype == np.float32 else jnp.tanh(x)
+def _rational(of_float32: Callable[..., Array], other: Callable[..., Array]) -> _Function:
+    """A function for whose float32 values ONNX Runtime has a rational function."""
+    return lambda x: ieee.guard(of_float32(x)) if x.dtype == np.float32 else other(x)
 
 
 _UNARY = (
@@ -117,10 +93,12 @@ _UNARY = (
     _Unary("Atanh", (9, 22), jnp.arctanh),
     _Unary("BitwiseNot", (18,), jnp.bitwise_not, np.bitwise_not),
     _Unary("Ceil", (6, 13), jnp.ceil, np.ceil),
-    _Unary("Celu", (12, 28), _continuous_elu),
+    _Unary(
+        "Celu", (12, 28), lambda x, *, alpha=1.0: jnp.maximum(x, 0) + alpha * _exp_less_1(x / alpha)
+    ),
     _Unary("Cos", (7, 22), jnp.cos),
     _Unary("Cosh", (9, 22), jnp.cosh),
-    _Unary("Elu", (6, 22), _elu),
+    _Unary("Elu", (6, 22), lambda x, *, alpha=1.0: _scaled_elu(x, alpha=alpha, gamma=1.0)),
     _Unary("Exp", (6, 13), jnp.exp),
     _Unary("Floor", (6, 13), jnp.floor, np.floor),
     _Unary("IsInf", (10, 20), _is_infinite),
@@ -139,16 +117,16 @@ _UNARY = (
     _Unary("Round", (11, 22), jnp.round, np.round),
     _Unary("Selu", (6, 22), _scaled_elu),
     _Unary("Shrink", (9,), _shrink),
-    _Unary("Sigmoid", (6, 13), _sigmoid),
+    _Unary("Sigmoid", (6, 13), _rational(rational.logistic, jax.nn.sigmoid)),
     _Unary("Sign", (9, 13), jnp.sign, np.sign),
     _Unary("Sin", (7, 22), jnp.sin),
     _Unary("Sinh", (9, 22), jnp.sinh),
     _Unary("Softplus", (1, 22), jax.nn.softplus),
     _Unary("Softsign", (1, 22), _soft_sign),
-    _Unary("Swish", (24,), _swish),
+    _Unary("Swish", (24,), lambda x, *, alpha=1.0: x * jax.nn.sigmoid(alpha * x)),
     _Unary("Tan", (7, 22), jnp.tan),
-    _Unary("Tanh", (6, 13), _tanh),
-    _Unary("ThresholdedRelu", (10, 22), _thresholded_relu),
+    _Unary("Tanh", (6, 13), _rational(rational.tanh, jnp.tanh)),
+    _Unary("ThresholdedRelu", (10, 22), lambda x, *, alpha=1.0: jnp.where(x > alpha, x, 0)),
 )
 
 
@@ -163,7 +141,7 @@ def _widened(row: _Unary, x: Array, attributes: Mapping[str, float]) -> Array:
 def _unary(row: _Unary) -> Callable[..., Tensor]:
     """The operator of a row."""
 
-    def compute(x: Tensor, /, **attributes: float) -> Tensor:
+    def compute(x: Tensor, **attributes: float) -> Tensor:
         # NumPy computes symbolic sizes as Python objects, and only the negative of one is a size.
         is_symbolic = is_known(x) and x.dtype == object and row.op != "Neg"
         if row.on_host is None or not is_known(x) or is_symbolic:
@@ -172,9 +150,10 @@ def _unary(row: _Unary) -> Callable[..., Tensor]:
         with np.errstate(all="ignore"):
             return as_known(row.on_host(x), x.dtype)
 
-    tensor = inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY, annotation=Tensor)
+    tensor = inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Tensor)
     parameters = inspect.signature(row.on_device).parameters.values()
-    attributes = [x for x in parameters if x.annotation in (int, float)]
+    named = [x.replace(annotation=type(x.default)) for x in parameters if x.kind == x.KEYWORD_ONLY]
+    attributes = [x for x in named if x.annotation in (int, float)]
     compute.__signature__ = inspect.Signature([tensor, *attributes])  # type: ignore[attr-defined]
     return compute
 
@@ -183,35 +162,27 @@ for _row in _UNARY:
     operator(_row.op, *_row.versions)(_unary(_row))
 
 
-for _op, _host, _device in (
-    ("BitwiseAnd", np.bitwise_and, jnp.bitwise_and),
-    ("BitwiseOr", np.bitwise_or, jnp.bitwise_or),
-    ("BitwiseXor", np.bitwise_xor, jnp.bitwise_xor),
-):
-    operator(_op, 18)(binary(_host, _device, align))
 _SHIFTS = {
-    "LEFT": binary(np.left_shift, jnp.left_shift, align),
-    "RIGHT": binary(np.right_shift, jnp.right_shift, align),
+    "LEFT": binary(np.left_shift, jnp.left_shift),
+    "RIGHT": binary(np.right_shift, jnp.right_shift),
 }
 
 
 @operator("BitShift", 11, 28)
-def shift(x: Tensor, count: Tensor, /, *, direction: str) -> Tensor:
+def shift(x: Tensor, count: Tensor, *, direction: Annotated[str, _SHIFTS]) -> Tensor:
     """Shifts bits to the left or to the right."""
-    if direction not in _SHIFTS:
-        raise UnsupportedError(f"direction is {direction!r}, expected 'LEFT' or 'RIGHT'")
     return _SHIFTS[direction](x, count)
 
 
 @operator("PRelu", 7, 9, 16)
-def parametric_relu(x: Tensor, slope: Tensor, /) -> Array:
+def parametric_relu(x: Tensor, slope: Tensor) -> Array:
     """X, or the slope times x below 0."""
     x, slope = align(x, slope)
     is_below, product, x = jnp.broadcast_arrays(x < 0, multiply(x, slope), x)
     return jnp.where(is_below, product, x)
 
 
-_plus = binary(np.add, add, align)
+_plus = binary(np.add, add)
 
 
 @operator("Sum", 6, 8, 13)
@@ -231,23 +202,8 @@ operator("Max", 6)(maximum)
 operator("Min", 6)(minimum)
 
 
-@operator("Clip", 1)
-def clip_1(
-    x: Tensor,
-    /,
-    *,
-    consumed_inputs: tuple[int, ...] = (),
-    max: float = math.inf,
-    min: float = -math.inf,
-) -> Array:
-    """Limits values."""
-    return clip_by_attribute(x, max=max, min=min)
-
-
 @operator("CastLike", 15, 19, 21, 23, 24, 25)
-def cast_like(
-    x: Tensor, like: Parameter, /, *, saturate: int = 1, round_mode: str = "up"
-) -> Tensor:
+def cast_like(x: Tensor, like: Parameter, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
     """Converts to the dtype of another tensor."""
     numbers = {dtype: number for number, dtype in DTYPES.items()}
     dtype = np.dtype(like.dtype)
@@ -256,18 +212,14 @@ def cast_like(
     return cast(x, to=numbers[dtype], saturate=saturate)
 
 
-_Along = Callable[[Array], Array]
-
-
-def _along(function: _Along) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def _along(function: _Function) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """A function of the last axis as two: along an axis, and over all axes from one on."""
 
-    def along_axis(x: Tensor, /, *, axis: int = -1) -> Array:
-        moved = function(jnp.moveaxis(to_device(x), axis, -1))
+    def along_axis(x: Array, *, axis: int = -1) -> Array:
+        moved = function(jnp.moveaxis(x, axis, -1))
         return jnp.moveaxis(moved, -1, axis)
 
-    def over_matrix(x: Tensor, /, *, axis: int = 1) -> Array:
-        x = to_device(x)
+    def over_matrix(x: Array, *, axis: int = 1) -> Array:
         first = axis % x.ndim if axis < 0 else axis
         matrix = x.reshape((math.prod(x.shape[:first]), math.prod(x.shape[first:])))
         return function(matrix).reshape(x.shape)

@@ -42,7 +42,6 @@ def quantized_gemm_add(
     y: Output,
     addend: Quantized,
     sum: Output,
-    /,
     *,
     addend_first: int = 0,
     factors: GemmFactors,
@@ -64,7 +63,6 @@ def quantized_gemm_function(
     b: Quantized,
     bias: Tensor | None = None,
     y: Output | None = None,
-    /,
     *constants: Parameter,
     nodes: tuple[Node, ...],
     names: tuple[str, ...],
@@ -86,7 +84,6 @@ def quantized_attention(
     weights: Output,
     v: Quantized,
     y: Output,
-    /,
     *,
     heads_last: int = 0,
     arithmetic: Arithmetic,
@@ -112,7 +109,7 @@ def _plan_attention(
     y: Output,
     heads_last: int,
 ) -> Any:
-    """Plans an attention with ONNX Runtime's bits; see `dmlax._attention.bind.plan`."""
+    """Plans an attention with ONNX Runtime's bits; see `dmlax._attention.plan.plan`."""
     product = multiply_matrices(q, k, scores, "float32", QUANTIZED.plan)
     levels = jnp.zeros(product[0].output.shape, product[0].output.dtype)  # of results between
     softmax = tables.plan_softmax(levels, scores.scale, *weights)
@@ -148,7 +145,6 @@ def quantized_self_attention(
     weights: Output,
     v: Output,
     output: Output,
-    /,
     *constants: Parameter,
     functions: tuple[Function, ...],
     names: tuple[str, ...],
@@ -199,7 +195,6 @@ def normalize(
     scale: Tensor,
     bias: Tensor | None,
     y: Output,
-    /,
     *,
     epsilon: float = 1e-5,
     arithmetic: Arithmetic,

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jax import Array, lax
 from dmlax._core.windows import replace_axes
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
+from dmlax.onnx.operators.table import INTEGERS, Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     FloatSizes,
     as_known,
@@ -32,26 +32,18 @@ from dmlax.onnx.operators.values import (
 
 _FAR = 1 << 30
 _ENDLESS = 10**9  # more elements than an axis of a symbolic size has
-_PAD_MODES = ("constant", "edge", "reflect", "wrap")
 _MOST_TURNS = 16  # of an axis that is padded by its elements
 
 
 @operator("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25)
-def copy(x: Tensor, /) -> Tensor:
+def copy(x: Tensor) -> Tensor:
     """Returns the input."""
     return x
 
 
-@operator("Dropout", 7, 10)
-def drop_nothing_by_attribute(x: Tensor, /, *, ratio: float = 0.5) -> Tensor:
-    """Returns the input, as in inference."""
-    return x
-
-
-@operator("Dropout", 12, 13, 22)
-def drop_nothing(
-    x: Tensor, rate: Parameter | None = None, mode: Known | None = None, /, *, seed: int = 0
-) -> Tensor:
+@operator("Dropout", 12, 13, 22, ignores=["seed"])
+@operator("Dropout", 7, 10, attributes={"ratio": float})
+def drop_nothing(x: Tensor, ratio: Parameter | None = None, mode: Known | None = None) -> Tensor:
     """Returns the input, as in inference."""
     if mode is not None and mode.any():
         raise UnsupportedError("training_mode is true, expected false")
@@ -59,7 +51,7 @@ def drop_nothing(
 
 
 @operator("Reshape", 5, 13, 14, 19, 21, 23, 24, 25)
-def reshape(x: Tensor, shape: Known, /, *, allowzero: int = 0) -> Tensor:
+def reshape(x: Tensor, shape: Known, *, allowzero: int = 0) -> Tensor:
     """Reshapes; 0 keeps the input's size, and -1 takes what is left."""
     sizes = sizes_of(shape)
     if not allowzero:
@@ -88,51 +80,42 @@ def _is_number(size: int, number: int) -> bool:
 
 
 @operator("Flatten", 1, 9, 11, 13, 21, 23, 24, 25)
-def flatten(x: Tensor, /, *, axis: int = 1) -> Tensor:
+def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
     """Reshapes to a matrix."""
     axis = axis + len(x.shape) if axis < 0 else axis
     return x.reshape((math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
 @operator("Transpose", 1, 13, 21, 23, 24, 25)
-def transpose(x: Tensor, /, *, perm: tuple[int, ...] | None = None) -> Tensor:
+def transpose(x: Tensor, *, perm: tuple[int, ...] | None = None) -> Tensor:
     """Permutes axes."""
     return x.transpose(perm)
 
 
-@operator("Squeeze", 1, 11)
-def squeeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...] | None = None) -> Tensor:
-    """Drops axes of size 1."""
-    return x.squeeze(axes)
-
-
 @operator("Squeeze", 13, 21, 23, 24, 25)
-def squeeze(x: Tensor, axes: Known | None = None, /) -> Tensor:
+@operator("Squeeze", 1, 11, attributes={"axes": INTEGERS})
+def squeeze(x: Tensor, axes: Known | None = None) -> Tensor:
     """Drops axes of size 1."""
-    return squeeze_by_attribute(x, axes=None if axes is None else tuple(integers(axes)))
-
-
-@operator("Unsqueeze", 1, 11)
-def unsqueeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...]) -> Tensor:
-    """Adds axes of size 1."""
-    return np.expand_dims(x, axes) if is_known(x) else jnp.expand_dims(x, axes)
+    return x.squeeze(None if axes is None else tuple(integers(axes)))
 
 
 @operator("Unsqueeze", 13, 21, 23, 24, 25)
-def unsqueeze(x: Tensor, axes: Known, /) -> Tensor:
+@operator("Unsqueeze", 1, 11, attributes={"axes": INTEGERS})
+def unsqueeze(x: Tensor, axes: Known) -> Tensor:
     """Adds axes of size 1."""
-    return unsqueeze_by_attribute(x, axes=tuple(sizes_of(axes)))
+    places = tuple(sizes_of(axes))
+    return np.expand_dims(x, places) if is_known(x) else jnp.expand_dims(x, places)
 
 
 @operator("ReverseSequence", 10, 28)
 def reverse_sequence(
-    x: Tensor, lengths: Parameter, /, *, batch_axis: int = 1, time_axis: int = 0
+    x: Array, lengths: Parameter, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Array:
     """Reverses sequences up to their lengths."""
     if {batch_axis, time_axis} != {0, 1} or len(x.shape) < 2:
         text = f"batch_axis is {batch_axis} and time_axis {time_axis} for rank {len(x.shape)}"
         raise ModelError(f"{text}, expected 0 and 1 for rank 2 or more")
-    x, lengths = to_device(x), to_device(lengths)
+    lengths = to_device(lengths)
     if lengths.shape != (x.shape[batch_axis],):
         text = f"sequence_lens has the shape {list(lengths.shape)}"
         raise ModelError(f"{text}, expected {[x.shape[batch_axis]]}")
@@ -156,13 +139,23 @@ def concatenate(*inputs: Tensor, axis: int) -> Tensor:
     return jnp.concatenate([to_device(x) for x in inputs], axis=axis)
 
 
-@operator("Split", 2, 11)
-def split_by_attribute(
-    x: Tensor, /, *, axis: int = 0, split: tuple[int, ...] | None = None, output_count: int
+@operator("Split", 13, 18)
+@operator("Split", 2, 11, attributes={"split": INTEGERS, "num_outputs": None})
+def split(
+    x: Tensor,
+    split: Known | None = None,
+    *,
+    axis: int = 0,
+    num_outputs: int | None = None,
+    output_count: int,
 ) -> tuple[Tensor, ...]:
-    """Splits along an axis."""
-    size = x.shape[axis]
-    lengths = split or (size // output_count,) * output_count
+    """Splits along an axis; without lengths, evenly, with a shorter last part."""
+    if num_outputs not in (None, output_count) and split is None:
+        text = f"it has {output_count} outputs, expected num_outputs, which is {num_outputs}"
+        raise ModelError(text)
+    size, others = x.shape[axis], output_count - 1
+    length = -(-size // output_count)
+    lengths = [*(length,) * others, size - length * others] if split is None else integers(split)
     if len(lengths) != output_count:
         raise ModelError(f"it has {output_count} outputs, expected {len(lengths)}, one per length")
     starts = itertools.accumulate(lengths[:-1], initial=0)
@@ -172,66 +165,22 @@ def split_by_attribute(
     )
 
 
-@operator("Split", 13, 18)
-def split(
-    x: Tensor,
-    lengths: Known | None = None,
-    /,
-    *,
-    axis: int = 0,
-    num_outputs: int | None = None,
-    output_count: int,
-) -> tuple[Tensor, ...]:
-    """Splits along an axis; without lengths, evenly, with a shorter last part."""
-    if lengths is not None:
-        parts = tuple(integers(lengths))
-    else:
-        if num_outputs not in (None, output_count):
-            text = f"it has {output_count} outputs, expected num_outputs, which is {num_outputs}"
-            raise ModelError(text)
-        size, others = x.shape[axis], output_count - 1
-        length = -(-size // output_count)
-        parts = (*(length,) * others, size - length * others)
-    return split_by_attribute(x, axis=axis, split=parts, output_count=output_count)
-
-
-@operator("Slice", 1)
-def slice_by_attribute(
-    x: Tensor,
-    /,
-    *,
-    axes: tuple[int, ...] | None = None,
-    ends: tuple[int, ...],
-    starts: tuple[int, ...],
-) -> Tensor:
-    """Takes a range of some axes."""
-    return _slice(x, starts, ends, axes, None)
-
-
 @operator("Slice", 10, 11, 13)
+@operator("Slice", 1, attributes=dict.fromkeys(("starts", "ends", "axes"), INTEGERS))
 def slice_(
-    x: Tensor, starts: Known, ends: Known, axes: Known | None = None, steps: Known | None = None, /
+    x: Tensor, starts: Known, ends: Known, axes: Known | None = None, steps: Known | None = None
 ) -> Tensor:
     """Takes a range of some axes, with a step."""
-    options = (None if option is None else integers(option) for option in (axes, steps))
-    return _slice(x, integers(starts), integers(ends), *options)
-
-
-def _slice(
-    x: Tensor,
-    starts: Sequence[int],
-    ends: Sequence[int],
-    axes: Sequence[int] | None,
-    steps: Sequence[int] | None,
-) -> Tensor:
-    rank, count = len(x.shape), len(starts)
-    axes, steps = range(count) if axes is None else axes, steps or [1] * count
-    lengths = [*map(len, (starts, ends, axes, steps))]
+    rank, count = len(x.shape), starts.size
+    places = [*range(count)] if axes is None else integers(axes)
+    strides = [1] * count if steps is None or not steps.size else integers(steps)
+    ranges = (integers(starts), integers(ends), places, strides)
+    lengths = [*map(len, ranges)]
     if {*lengths} != {count}:
         text = f"the lengths {', '.join(map(str, lengths))}"
         raise ModelError(f"its starts, ends, axes and steps have {text}")
     index = [slice(None)] * rank
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for start, end, axis, step in zip(*ranges, strict=True):
         if not -rank <= axis < rank or _is_number(step, 0):
             text = f"it slices axis {axis} by {step}, expected an axis of an input of rank {rank}"
             raise ModelError(f"{text} and a step that is not 0")
@@ -276,7 +225,7 @@ def _range(start: int | None, end: int | None, step: int, size: int) -> slice:
 
 
 @operator("Gather", 1, 11, 13)
-def gather(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Tensor:
+def gather(x: Tensor, indices: Parameter, *, axis: int = 0) -> Tensor:
     """Takes elements along an axis; an index outside of it gives 0."""
     if is_known(x) and is_known(indices):
         expect_memory(x.dtype, x.size // max(x.shape[axis], 1), indices.size)
@@ -287,7 +236,7 @@ def gather(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Tensor:
 
 
 @operator("Expand", 8, 13)
-def expand(x: Tensor, shape: Known, /) -> Tensor:
+def expand(x: Tensor, shape: Known) -> Tensor:
     """Broadcasts the input and a shape to each other."""
     wanted, sizes = sizes_of(shape), list(x.shape)
     rank = max(len(wanted), len(sizes))
@@ -301,7 +250,7 @@ def expand(x: Tensor, shape: Known, /) -> Tensor:
 
 
 @operator("Tile", 6, 13)
-def tile(x: Tensor, repeats: Known, /) -> Tensor:
+def tile(x: Tensor, repeats: Known) -> Tensor:
     """Repeats the tensor along every axis."""
     counts = tuple(sizes_of(repeats))
     if is_known(x):
@@ -310,28 +259,18 @@ def tile(x: Tensor, repeats: Known, /) -> Tensor:
     return jnp.tile(x, counts)
 
 
-@operator("Pad", 2)
-def pad_by_attribute(
-    x: Tensor, /, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0
-) -> Tensor:
-    """Pads axes at their start and end; a negative count takes elements away."""
-    return pad(x, np.asarray(pads, np.int64), np.asarray(value, x.dtype), mode=mode)
-
-
 @operator("Pad", 11, 13, 18, 19, 21, 23, 24, 25)
+@operator("Pad", 2, attributes={"pads": INTEGERS, "value": float})
 def pad(
     x: Tensor,
     pads: Known,
     value: Parameter | None = None,
     axes: Known | None = None,
-    /,
     *,
-    mode: str = "constant",
+    mode: Annotated[str, ("constant", "edge", "reflect", "wrap")] = "constant",
 ) -> Tensor:
     """Pads axes at their start and end; a negative count takes elements away."""
     widths = _pad_widths(integers(pads), axes, len(x.shape))
-    if mode not in _PAD_MODES:
-        raise UnsupportedError(f"mode is {mode!r}, expected one of {', '.join(_PAD_MODES)}")
     fill = None if value is None else value.reshape(())
     xp = numpy_of(x, value)
     if mode == "constant" and xp is jnp:
@@ -376,26 +315,21 @@ def _pad_widths(sizes: list[int], axes: Known | None, rank: int) -> tuple[tuple[
     return replace_axes(((0, 0),) * rank, places, pairs)
 
 
-@operator("Shape", 1, 13)
-def shape_of(x: Tensor, /) -> np.ndarray:
-    """The sizes, known while a program is traced."""
-    return sizes_array(x.shape)
-
-
 @operator("Shape", 15, 19, 21, 23, 24, 25)
-def shape_between(x: Tensor, /, *, start: int = 0, end: int | None = None) -> np.ndarray:
-    """The sizes of some axes."""
+@operator("Shape", 1, 13, attributes={"start": None, "end": None})
+def shape_of(x: Tensor, *, start: int = 0, end: int | None = None) -> np.ndarray:
+    """The sizes of some axes, known while a program is traced."""
     return sizes_array(x.shape[start:end])
 
 
 @operator("Size", 1, 13, 19, 21, 23, 24, 25)
-def size_of(x: Tensor, /) -> np.ndarray:
+def size_of(x: Tensor) -> np.ndarray:
     """The number of elements."""
     return sizes_array([math.prod(x.shape)]).reshape(())
 
 
 @operator("ConstantOfShape", 9, 20, 21, 23, 24, 25)
-def constant_of_shape(shape: Known, /, *, value: np.ndarray | None = None) -> Tensor:
+def constant_of_shape(shape: Known, *, value: np.ndarray | None = None) -> Tensor:
     """A tensor of one value."""
     fill = np.zeros(1, np.float32) if value is None else value
     sizes = tuple(sizes_of(shape))
@@ -406,7 +340,7 @@ def constant_of_shape(shape: Known, /, *, value: np.ndarray | None = None) -> Te
 
 
 @operator("Range", 11, 27)
-def range_(start: Known, limit: Known, delta: Known, /) -> Tensor:
+def range_(start: Known, limit: Known, delta: Known) -> Tensor:
     """Numbers from a start to a limit."""
     operands = start, limit, delta
     numbers: list[Any] = [operand.reshape(())[()] for operand in operands]
@@ -429,7 +363,7 @@ def _range_of_sizes(*operands: int | np.number) -> Array:
 
 
 @operator("DepthToSpace", 1, 11, 13, 28)
-def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Tensor:
+def depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     """Moves channels into space."""
     n, c, h, w = x.shape
     b = blocksize
@@ -441,7 +375,7 @@ def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Tensor
 
 
 @operator("SpaceToDepth", 1, 13, 28)
-def space_to_depth(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Tensor:
+def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     """Moves space into channels."""
     n, c, h, w = x.shape
     b = blocksize

@@ -155,21 +155,19 @@ def multiply(
     return result.astype(a.dtype)
 
 
-@operator("MatMulNBits", 1, domain=MICROSOFT)
+@operator("MatMulNBits", 1, domain=MICROSOFT, ignores=["accuracy_level"])
 def matrix_product_of_blocks(
-    a: Tensor,
-    b: Tensor,
-    scales: Tensor,
-    zero_points: Tensor | None = None,
+    a: Array,
+    b: Array,
+    scales: Array,
+    zero_points: Array | None = None,
     group_indices: Parameter | None = None,
-    bias: Tensor | None = None,
-    /,
+    bias: Array | None = None,
     *,
     K: int,
     N: int,
     block_size: int,
     bits: int = 4,
-    accuracy_level: int = 0,
     weight_prepacked: int = 0,
 ) -> Array:
     """Multiplies by the transpose of packed blocks; `accuracy_level` asks for no fewer bits."""
@@ -179,31 +177,28 @@ def matrix_product_of_blocks(
     if block_size < 16 or block_size & (block_size - 1) or min(K, N) < 1:
         text = f"its K, N and block_size are {K}, {N} and {block_size}"
         raise UnsupportedError(f"{text}, expected sizes, and a power of 2 from 16")
-    a = to_device(a)
     if a.ndim < 1 or a.shape[-1] != K:
         raise UnsupportedError(f"its A has the shape {list(a.shape)}, expected rows of {K}")
     blocks = -(-K // block_size)
     _expect_elements("B", b, N * blocks * block_size * bits // 8)
     _expect_elements("scales", scales, N * blocks)
-    held = to_device(b).reshape((N, -1))
-    weights = _Weights(held, bits, False, 0, block_size, (N, blocks * block_size))
-    scale = to_device(scales).reshape((N, blocks))
+    weights = _Weights(b.reshape((N, -1)), bits, False, 0, block_size, (N, blocks * block_size))
     zero_point = _zero_points(zero_points, N, blocks, bits)
     indices = None
     if group_indices is not None:
         indices = jnp.pad(jnp.asarray(group_indices), (0, blocks * block_size - K))
     padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, blocks * block_size - K)])
-    y = multiply(padded, weights, scale, zero_point, indices)
-    return y if bias is None else y + to_device(bias).reshape((N,))
+    y = multiply(padded, weights, scales.reshape((N, blocks)), zero_point, indices)
+    return y if bias is None else y + bias.reshape((N,))
 
 
-def _zero_points(zero_points: Tensor | None, count: int, blocks: int, bits: int) -> Array:
+def _zero_points(zero_points: Array | None, count: int, blocks: int, bits: int) -> Array:
     """The zero points of blocks, unpacked: a row for every column of the product."""
     if zero_points is None:
         return jnp.full((1, 1), 1 << (bits - 1), np.float32)
     row = -(-blocks * bits // 8) if _is_byte(zero_points) else blocks
     _expect_elements("zero_points", zero_points, count * row)
-    matrix = to_device(zero_points).reshape((count, row))
+    matrix = zero_points.reshape((count, row))
     return unpack_bits(matrix, bits, blocks) if _is_byte(zero_points) else matrix
 
 
@@ -221,18 +216,17 @@ def _expect_elements(name: str, x: Tensor, count: int) -> None:
 
 @operator("DequantizedMatMul", 1, domain=OWN)
 def matrix_product_of_dequantized(
-    a: Tensor,
+    a: Array,
     w: Tensor,
     scale: Tensor,
     zero_point: Tensor | None = None,
-    /,
     *,
     axis: int = 1,
     block_size: int = 0,
     transposed: int = 0,
 ) -> Array:
     """Multiplies by a matrix that it dequantizes one group of columns at a time."""
-    a, columns = to_device(a), 0 if transposed else 1
+    columns = 0 if transposed else 1
     depth = w.shape[1 - columns]
     if a.ndim < 1 or a.shape[-1] != depth:
         raise UnsupportedError(f"its A has the shape {list(a.shape)}, expected rows of {depth}")
@@ -256,10 +250,9 @@ def matrix_product_of_dequantized(
 @operator("GatherBlockQuantized", 1, domain=MICROSOFT)
 def gather_blocks(
     data: Tensor,
-    indices: Tensor,
+    indices: Array,
     scales: Tensor,
     zero_points: Tensor | None = None,
-    /,
     *,
     bits: int = 4,
     block_size: int = 128,
@@ -285,7 +278,7 @@ def gather_blocks(
         zero_points = jnp.full(scales.shape, 1 << (width - 1), np.uint8)
     elif is_bytes and zero_points is not None:
         zero_points = unpack_bits(to_device(zero_points), width, scales.shape[-1])
-    count, indices = shape[gathered], to_device(indices)
+    count = shape[gathered]
     inside = (indices >= -count) & (indices < count)
     places = jnp.where(inside, jnp.where(indices < 0, indices + count, indices), 0).ravel()
 

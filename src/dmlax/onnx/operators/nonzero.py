@@ -34,7 +34,7 @@ def expect_size(size: int | None) -> int:
 
 
 @operator("NonZero", 9, 13)
-def nonzero(x: Tensor, /, *, nonzero_size: int | None) -> Tensor | Counted:
+def nonzero(x: Tensor, *, nonzero_size: int | None) -> Tensor | Counted:
     """The coordinates of the nonzero elements, `[axis, element]`."""
     if is_known(x):
         x = np.atleast_1d(x)

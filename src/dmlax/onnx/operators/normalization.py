@@ -1,14 +1,14 @@
 """Normalizations by statistics of the input; sums are in XLA's order."""
 
+from typing import Annotated
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.operators.floats import batch_normalization
-from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.values import by_channel, to_device
+from dmlax.onnx.operators.table import Tensor, operator
+from dmlax.onnx.operators.values import by_channel
 
 
 def _standardize(x: Array, axes: tuple[int, ...], epsilon: float, least: float = 0) -> Array:
@@ -33,49 +33,42 @@ def _scale_channels(x: Array, scale: Tensor, bias: Tensor) -> Array:
 
 @operator("InstanceNormalization", 6, 22)
 def instance_normalization(
-    x: Tensor, scale: Tensor, bias: Tensor, /, *, epsilon: float = 1e-5
+    x: Array, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5
 ) -> Array:
     """Normalizes the channels of every image."""
-    x = to_device(x)
     return _scale_channels(_standardize(x, tuple(range(2, x.ndim)), epsilon), scale, bias)
 
 
 @operator("GroupNormalization", 18, 21)
 def group_normalization(
-    x: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    /,
+    x: Array,
+    scale: Array,
+    bias: Array,
     *,
     num_groups: int,
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Array:
     """Normalizes groups of channels; opset 18 has a factor for every group."""
-    x = to_device(x)
     channels = x.shape[1]
     if num_groups < 1 or channels % num_groups:
         raise ModelError(f"num_groups is {num_groups}, expected a divisor of {channels} channels")
     groups = x.astype(np.float32 if stash_type == 1 else x.dtype)
     groups = groups.reshape((x.shape[0], num_groups, -1))
     normal = _standardize(groups, (2,), epsilon).reshape(x.shape).astype(x.dtype)
-    factors = (to_device(values) for values in (scale, bias))
-    repeated = [jnp.repeat(values, channels // values.shape[0]) for values in factors]
+    repeated = [jnp.repeat(values, channels // values.shape[0]) for values in (scale, bias)]
     return _scale_channels(normal, *repeated)
 
 
 @operator("MeanVarianceNormalization", 9, 13)
-def mean_variance_normalization(x: Tensor, /, *, axes: tuple[int, ...] = (0, 2, 3)) -> Array:
+def mean_variance_normalization(x: Array, *, axes: tuple[int, ...] = (0, 2, 3)) -> Array:
     """Normalizes over some axes."""
-    return _standardize(to_device(x), axes, 0, 1e-9)
+    return _standardize(x, axes, 0, 1e-9)
 
 
 @operator("LpNormalization", 1, 22)
-def lp_normalization(x: Tensor, /, *, axis: int = -1, p: int = 2) -> Array:
+def lp_normalization(x: Array, *, axis: int = -1, p: Annotated[int, (1, 2)] = 2) -> Array:
     """Divides by the norm along an axis; rows of zeros stay zeros."""
-    if p not in (1, 2):
-        raise UnsupportedError(f"p is {p}, expected 1 or 2")
-    x = to_device(x)
     powers = jnp.abs(x) if p == 1 else x * x
     total = powers.sum(axis, keepdims=True)
     is_zero = total == 0
@@ -85,31 +78,11 @@ def lp_normalization(x: Tensor, /, *, axis: int = -1, p: int = 2) -> Array:
 
 @operator("LRN", 1, 13)
 def local_response_normalization(
-    x: Tensor, /, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+    x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
     """Divides by a power of the mean square of near channels."""
-    x = to_device(x)
     ones, pads = [1] * x.ndim, [(0, 0)] * x.ndim
     window = [*ones[:1], size, *ones[2:]]
     pads[1] = ((size - 1) // 2, size // 2)
     total: Array = lax.reduce_window(x * x, np.zeros((), x.dtype), lax.add, window, ones, pads)
     return x * (bias + alpha / size * total) ** -beta
-
-
-@operator("BatchNormalization", 7)
-def batch_normalization_7(
-    x: Tensor,
-    scale: Parameter,
-    bias: Parameter,
-    mean: Parameter,
-    variance: Parameter,
-    /,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    spatial: int = 1,
-) -> Array:
-    """Normalizes channels by statistics of the file."""
-    if not spatial:
-        raise UnsupportedError("spatial is 0, expected 1")
-    return batch_normalization(x, scale, bias, mean, variance, epsilon=epsilon)

@@ -1,7 +1,9 @@
 """Integers of 2 and 4 bits, several in a byte: every row of the last axis begins with a byte."""
 
+import functools
 import json
 import math
+from dataclasses import dataclass
 from typing import Self, TypeVar
 
 import jax
@@ -58,15 +60,19 @@ def unpack_bits(held: _Bytes, bits: int, count: int, is_signed: bool = False) ->
     return held.astype(np.int8 if is_signed else np.uint8)
 
 
-_Static = tuple[tuple[int, ...], str]  # shape, dtype
+_Static = tuple[tuple[int, ...], np.dtype]
 
 
-@jax.tree_util.register_pytree_with_keys_class
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["held"], meta_fields=["shape", "dtype"]
+)
+@dataclass(eq=False, repr=False)
 class PackedIntegers:
     """A param of integers of 2 or 4 bits: its bytes, on the device."""
 
-    def __init__(self, held: Array, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        self.held, self.shape, self.dtype = held, shape, dtype
+    held: Array
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
     @classmethod
     def pack(cls, array: np.ndarray) -> Self:
@@ -103,33 +109,22 @@ class PackedIntegers:
         """The array of NumPy that was packed."""
         return from_bytes(np.asarray(self.held), self.shape, self.dtype)
 
-    def tree_flatten_with_keys(self) -> tuple[tuple[tuple[object, Array]], _Static]:
-        """The bytes; shape and dtype are static."""
-        return ((jax.tree_util.GetAttrKey("held"), self.held),), (self.shape, self.dtype.name)
-
-    def tree_flatten(self) -> tuple[tuple[Array], _Static]:
-        """The bytes; shape and dtype are static."""
-        return (self.held,), (self.shape, self.dtype.name)
-
-    @classmethod
-    def tree_unflatten(cls, static: _Static, leaves: tuple[Array]) -> Self:
-        """The inverse of `tree_flatten`."""
-        shape, name = static
-        return cls(leaves[0], tuple(shape), np.dtype(getattr(jnp, name)))
-
     def __repr__(self) -> str:
         return f"PackedIntegers({self.dtype.name}[{','.join(map(str, self.shape))}])"
+
+
+def _encode(static: _Static) -> bytes:
+    """Writes the static part of an export."""
+    shape, dtype = static
+    return json.dumps((shape, dtype.name)).encode()
 
 
 def _decode(data: bytes) -> _Static:
     """Reads the static part of an export."""
     shape, name = json.loads(bytes(data))
-    return tuple(shape), name
+    return tuple(shape), np.dtype(getattr(jnp, name))
 
 
 compat.serialise_pytree(
-    PackedIntegers,
-    "dmlax.onnx.PackedIntegers, which `import dmlax.onnx` defines",
-    lambda static: json.dumps(static).encode(),
-    _decode,
+    PackedIntegers, "dmlax.onnx.PackedIntegers, which `import dmlax.onnx` defines", _encode, _decode
 )

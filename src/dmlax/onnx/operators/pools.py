@@ -13,7 +13,7 @@ from jax import Array, lax
 import dmlax
 from dmlax._core import ieee
 from dmlax.onnx.operators.table import Tensor, operator
-from dmlax.onnx.operators.values import device_dtype, expect_memory, to_device
+from dmlax.onnx.operators.values import device_dtype, expect_memory
 from dmlax.onnx.operators.windows import PoolWindows
 
 _FORMS = (1, 8, 10, 11, 12, 22)
@@ -23,18 +23,15 @@ _LANES = 4  # of the vectors in which ONNX Runtime sums a channel
 
 @operator("MaxPool", *_FORMS)
 def max_pool(
-    x: Tensor,
-    /,
+    x: Array,
     *,
     windows: PoolWindows,
     channels_last: int = 0,
-    dilations: tuple[int, ...] | None = None,
     storage_order: int = 0,
     output_count: int,
 ) -> Array | tuple[Array, Array]:
     """Takes the largest element of every window, and its place in the tensor."""
-    x = to_device(x)
-    options = windows.options(x, dilations, bool(channels_last))
+    options = windows.options(x, bool(channels_last))
     if output_count != 1:
         return _max_pool_with_places(x, options, storage_order)
     if x.dtype.name in ("int8", "uint8"):
@@ -78,44 +75,34 @@ def _lp_pool(x: Array, p: float, total: Callable[[Array], Array]) -> Array:
 
 
 @operator("LpPool", 1, 2, 11, 18, 22)
-def lp_pool(
-    x: Tensor, /, *, windows: PoolWindows, dilations: tuple[int, ...] | None = None, p: float = 2
-) -> Array:
+def lp_pool(x: Array, *, windows: PoolWindows, p: float = 2) -> Array:
     """The p-norm of every window."""
-    x = to_device(x)
-    options = windows.options(x, dilations)
+    options = windows.options(x)
     return _lp_pool(x, p, lambda y: _reduce_windows(y, options, lax.add, 0.0))
 
 
 @operator("GlobalLpPool", 1, 2, 22)
-def global_lp_pool(x: Tensor, /, *, p: float = 2) -> Array:
+def global_lp_pool(x: Array, *, p: float = 2) -> Array:
     """The p-norm of every channel."""
-    x = to_device(x)
     axes = tuple(range(2, x.ndim))
     return _lp_pool(x, p, lambda y: y.sum(axes, keepdims=True))
 
 
 @operator("AveragePool", 1, 7, 10, 11, 19, 22)
-def average_pool(
-    x: Tensor,
-    /,
-    *,
-    windows: PoolWindows,
-    count_include_pad: int = 0,
-    dilations: tuple[int, ...] | None = None,
-) -> Array:
+def average_pool(x: Array, *, windows: PoolWindows, count_include_pad: int = 0) -> Array:
     """Averages windows of floats."""
-    x = to_device(x)
-    options = windows.options(x, dilations)
+    options = windows.options(x)
     total = _reduce_windows(x, options, lax.add, 0.0)
-    kernel_shape, strides = windows.kernel_shape, windows.strides
+    kernel_shape = windows.kernel_shape
     margins = ((0,) * len(kernel_shape),) * 2
     if count_include_pad:  # ceil_mode's part of the padding does not count
-        margins = windows.padding(list(x.shape[2:]), dilations)
+        margins = windows.padding(list(x.shape[2:]))
     divisor: Tensor = np.ones((), x.dtype)
     for axis, kernel in enumerate(kernel_shape):
         size, count = x.shape[2 + axis], total.shape[2 + axis]
-        stride, step = (steps[axis] if steps else 1 for steps in (strides, dilations))
+        stride, step = (
+            steps[axis] if steps else 1 for steps in (windows.strides, windows.dilations)
+        )
         xp: ModuleType = np if isinstance(size, int) else jnp
         expect_memory(np.int64, 8, count)
         start = xp.arange(count) * stride - options["start_padding"][axis]
@@ -147,9 +134,8 @@ def _reduce_windows(
 
 
 @operator("GlobalAveragePool", 1, 22)
-def global_average_pool(x: Tensor, /) -> Array:
+def global_average_pool(x: Array) -> Array:
     """Averages every channel of floats; float32 in ONNX Runtime's order of sums."""
-    x = to_device(x)
     if x.dtype != jnp.float32:
         return x.mean(tuple(range(2, x.ndim)), keepdims=True)
     size = math.prod(x.shape[2:])
@@ -182,7 +168,6 @@ def _sum_by_lanes(x: Array) -> Array:
 
 
 @operator("GlobalMaxPool", 1, 22)
-def global_max_pool(x: Tensor, /) -> Array:
+def global_max_pool(x: Array) -> Array:
     """Takes the largest element of every channel."""
-    x = to_device(x)
     return x.max(tuple(range(2, x.ndim)), keepdims=True)

@@ -24,19 +24,17 @@ _QUANTIZED = ("uint8", "int8", "uint16", "int16", *NARROW)
 _FLOATS = ("float32", "float16", "bfloat16")
 
 
-@operator("QuantizeLinear", *_FORMS)
-@operator("QuantizeLinear", 1, domain=MICROSOFT)
+@operator("QuantizeLinear", *_FORMS, ignores=["precision"])
+@operator("QuantizeLinear", 1, domain=MICROSOFT, ignores=["precision"])
 def quantize(
     x: Tensor,
     scale: Parameter,
     zero_point: Parameter | None = None,
-    /,
     *,
     axis: int = 1,
     saturate: int = 1,
     block_size: int = 0,
     output_dtype: int = 0,
-    precision: int = 0,
     arithmetic: Arithmetic,
 ) -> Array:
     """Rounds x / scale to an integer of 2 to 16 bits, or to a float of 8."""
@@ -89,7 +87,6 @@ def dequantize(
     x: Tensor,
     scale: Parameter,
     zero_point: Parameter | None = None,
-    /,
     *,
     axis: int = 1,
     block_size: int = 0,
@@ -172,11 +169,7 @@ def expand_blocks(parameter: Tensor, axis: int, block_size: int, shape: Sequence
     if list(parameter.shape) != wanted:
         text = f"its parameter has the shape {list(parameter.shape)}, expected {wanted}"
         raise dmlax.UnsupportedError(f"{text} for blocks of {block_size} along axis {axis}")
-    spread = jnp.broadcast_to(
-        jnp.expand_dims(jnp.asarray(parameter), axis + 1),
-        (*wanted[: axis + 1], block_size, *wanted[axis + 1 :]),
-    )
-    spread = spread.reshape((*wanted[:axis], wanted[axis] * block_size, *wanted[axis + 1 :]))
+    spread = jnp.repeat(jnp.asarray(parameter), block_size, axis=axis)
     return lax.slice_in_dim(spread, 0, shape[axis], axis=axis)
 
 
@@ -195,21 +188,14 @@ def quantized_convolution(
     w: Quantized,
     y: Output,
     bias: Tensor | None = None,
-    /,
     *,
     windows: Windows,
     layout: ConvolutionLayout,
     arithmetic: Arithmetic,
 ) -> Array:
     """Convolves and requantizes."""
-    return dmlax.quantized_linear_convolution(
-        layout.arrange_input(x.values, w.values),
-        w.values,
-        bias,
-        arithmetic=arithmetic,
-        **_convolution_parameters(x, w, y),
-        **windows.of_convolution(x.values, w.values, layout),
-    )
+    tensors, options = _convolution(x, w, y, windows, layout)
+    return dmlax.quantized_linear_convolution(*tensors, bias, arithmetic=arithmetic, **options)
 
 
 @operator("QLinearConv", 1, domain=OWN)
@@ -220,7 +206,6 @@ def quantized_convolution_add(
     addend: Quantized,
     sum: Output,
     bias: Tensor | None = None,
-    /,
     *,
     windows: Windows,
     layout: ConvolutionLayout,
@@ -228,34 +213,33 @@ def quantized_convolution_add(
     arithmetic: Arithmetic,
 ) -> Array:
     """Convolves, requantizes, and adds a residual."""
+    tensors, options = _convolution(x, w, y, windows, layout)
+    options |= parameters_of(addend=addend, sum=sum) | {"addend_first": bool(addend_first)}
     return dmlax.quantized_linear_convolution_add(
-        layout.arrange_input(x.values, w.values),
-        w.values,
-        bias,
-        addend.values,
-        addend_first=bool(addend_first),
-        arithmetic=arithmetic,
-        **_convolution_parameters(x, w, y),
-        **parameters_of(addend=addend, sum=sum),
-        **windows.of_convolution(x.values, w.values, layout),
+        *tensors, bias, addend.values, arithmetic=arithmetic, **options
     )
 
 
-def _convolution_parameters(x: Quantized, w: Quantized, y: Output) -> dict[str, Any]:
-    filter = w._replace(scale=_by_channel(w.scale))
-    return parameters_of(input=x, filter=filter, output=y) | _zero_points(
-        x.values, w.values, x.zero_point, w.zero_point
+def _convolution(
+    x: Quantized, w: Quantized, y: Output, windows: Windows, layout: ConvolutionLayout
+) -> tuple[tuple[Tensor, Tensor], dict[str, Any]]:
+    """The input and the filter of a convolution of dmlax, and its options."""
+    parameters = parameters_of(
+        input=x._replace(zero_point=_input_zero_point(x.values, x.zero_point)),
+        filter=Quantized(
+            w.values, _by_channel(w.scale), _filter_zero_point(w.values, w.zero_point)
+        ),
+        output=y,
     )
+    tensors = (layout.arrange_input(x.values, w.values), w.values)
+    return tensors, parameters | windows.of_convolution(x.values, w.values, layout)
 
 
-def _zero_points(
-    x: Tensor, w: Tensor, x_zero_point: Tensor | None, w_zero_point: Tensor | None
-) -> dict[str, Any]:
-    """The zero points of a convolution's operands; a prepared filter holds its zero point."""
-    if w_zero_point is not None:
-        w_zero_point = None if isinstance(w, dmlax.PreparedFilter) else _by_channel(w_zero_point)
-    x_zero_point = _input_zero_point(x, x_zero_point)
-    return {"input_zero_point": x_zero_point, "filter_zero_point": w_zero_point}
+def _filter_zero_point(w: Tensor, zero_point: Tensor | None) -> Tensor | None:
+    """A filter's zero point; a prepared filter holds it."""
+    if zero_point is None or isinstance(w, dmlax.PreparedFilter):
+        return None
+    return _by_channel(zero_point)
 
 
 def _input_zero_point(x: Tensor, zero_point: Tensor | None) -> Tensor | None:
@@ -279,12 +263,14 @@ def integer_convolution(
     w: Tensor,
     x_zero_point: Parameter | None = None,
     w_zero_point: Parameter | None = None,
-    /,
     *,
     windows: Windows,
 ) -> Array:
     """Convolves into int32."""
-    zero_points = _zero_points(x, w, x_zero_point, w_zero_point)
+    zero_points: dict[str, Any] = {
+        "input_zero_point": _input_zero_point(x, x_zero_point),
+        "filter_zero_point": _filter_zero_point(w, w_zero_point),
+    }
     if len(x.shape) == len(w.shape) == 5:
         fill = np.zeros((), x.dtype) if x_zero_point is None else x_zero_point.reshape(())
         return _convolve_volumes(x, w, fill, windows, zero_points | {"group_count": windows.group})
@@ -318,7 +304,7 @@ def _convolve_volumes(
 
 @operator("QLinearMatMul", 10, 21)
 def quantized_matrix_product(
-    a: Quantized, b: Quantized, y: Output, /, *, arithmetic: Arithmetic
+    a: Quantized, b: Quantized, y: Output, *, arithmetic: Arithmetic
 ) -> Any:
     """Multiplies matrices and requantizes."""
     return multiply_matrices(a, b, y, arithmetic)
@@ -360,7 +346,6 @@ def integer_matrix_product(
     b: Tensor,
     a_zero_point: Parameter | None = None,
     b_zero_point: Parameter | None = None,
-    /,
 ) -> Array:
     """Multiplies matrices into int32."""
     zero_point = _matrix_zero_point(b, b_zero_point)
@@ -378,7 +363,6 @@ def integer_matrix_product_to_float(
     a_zero_point: Parameter | None = None,
     b_zero_point: Parameter | None = None,
     bias: Tensor | None = None,
-    /,
     *,
     parts: tuple[str, ...] = (),
     arithmetic: Arithmetic,
@@ -387,16 +371,9 @@ def integer_matrix_product_to_float(
 
     `parts` names the right matrices that `join_products` put side by side.
     """
-    return dmlax.matrix_multiply_integer_to_float(
-        a,
-        b,
-        bias,
-        a_scale=a_scale,
-        b_scale=b_scale,
-        a_zero_point=a_zero_point,
-        b_zero_point=_matrix_zero_point(b, b_zero_point),
-        arithmetic=arithmetic,
-    )
+    right = Output(b_scale, _matrix_zero_point(b, b_zero_point))
+    parameters = parameters_of(a=Output(a_scale, a_zero_point), b=right)
+    return dmlax.matrix_multiply_integer_to_float(a, b, bias, arithmetic=arithmetic, **parameters)
 
 
 @operator("DynamicQuantizeMatMul", 1, domain=MICROSOFT)
@@ -406,7 +383,6 @@ def dynamically_quantized_matrix_product(
     b_scale: Parameter,
     b_zero_point: Parameter | None = None,
     bias: Tensor | None = None,
-    /,
     *,
     arithmetic: Arithmetic,
 ) -> Array:
@@ -430,7 +406,6 @@ def quantized_gemm(
     b: Quantized,
     bias: Tensor | None = None,
     y: Output | None = None,
-    /,
     *,
     factors: GemmFactors,
     arithmetic: Arithmetic,
@@ -462,20 +437,14 @@ def multiply_gemm(
         sums = sums if bias is None else sums + jnp.asarray(bias)
         scales = jnp.asarray(a.scale), jnp.asarray(b.scale)
         return requantize.scale_sums(sums, *scales, None, np.float32, arithmetic)
-    return multiply(
-        left,
-        right,
-        bias,
-        arithmetic=arithmetic,
-        **parameters_of(a=a, b=b, output=y),
-    )
+    return multiply(left, right, bias, arithmetic=arithmetic, **parameters_of(a=a, b=b, output=y))
 
 
 def _binary(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of two quantized tensors, with ONNX's operands."""
 
     def compute(
-        a: Quantized, b: Quantized, c: ZeroOptional[Output], /, *, arithmetic: Arithmetic
+        a: Quantized, b: Quantized, c: ZeroOptional[Output], *, arithmetic: Arithmetic
     ) -> Array:
         options = parameters_of(a=a, b=b, output=c) | _output_dtype(a, c)
         return function(a.values, b.values, arithmetic=arithmetic, **options)
@@ -493,14 +462,14 @@ def _output_dtype(x: Quantized, y: Output) -> dict[str, Any]:
 
 
 @operator("QLinearSigmoid", 1, domain=MICROSOFT)
-def quantized_sigmoid(x: Quantized, y: ZeroOptional[Output], /, *, arithmetic: Arithmetic) -> Array:
+def quantized_sigmoid(x: Quantized, y: ZeroOptional[Output], *, arithmetic: Arithmetic) -> Array:
     """Looks up the sigmoid of every byte."""
     return dmlax.quantized_lookup(x.values, tables.SIGMOID.table(x, y, arithmetic))
 
 
 @operator("QLinearLeakyRelu", 1, domain=MICROSOFT)
 def quantized_leaky_relu(
-    x: Quantized, y: ZeroOptional[Output], /, *, alpha: float = 0.01, arithmetic: Arithmetic
+    x: Quantized, y: ZeroOptional[Output], *, alpha: float = 0.01, arithmetic: Arithmetic
 ) -> Array:
     """Looks up the leaky relu of every byte."""
     return dmlax.quantized_lookup(x.values, tables.leaky_relu(alpha).table(x, y, arithmetic))
@@ -509,7 +478,6 @@ def quantized_leaky_relu(
 @operator("ByteFunction", 1, domain=OWN)
 def byte_function(
     x: Tensor,
-    /,
     *constants: Parameter,
     nodes: tuple[Node, ...],
     names: tuple[str, ...],
@@ -522,9 +490,7 @@ def byte_function(
 
 
 @operator("QLinearConcat", 1, domain=MICROSOFT)
-def quantized_concatenate(
-    y: Output, /, *inputs: Tensor, axis: int, arithmetic: Arithmetic
-) -> Array:
+def quantized_concatenate(y: Output, *inputs: Tensor, axis: int, arithmetic: Arithmetic) -> Array:
     """Concatenates tensors; a table requantizes those whose parameters differ from the output's."""
     parts = []
     for operands in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
@@ -539,7 +505,6 @@ def quantized_concatenate(
 def quantized_softmax(
     x: ZeroOptional[Quantized],
     y: ZeroOptional[Output],
-    /,
     *,
     axis: int | None = None,
     opset: int = 13,
@@ -559,7 +524,6 @@ def quantized_softmax(
 def quantized_average_pool(
     x: Quantized,
     y: ZeroOptional[Output],
-    /,
     *,
     windows: PoolWindows,
     channels_last: int = 0,
@@ -573,13 +537,13 @@ def quantized_average_pool(
         arithmetic=arithmetic,
         **parameters_of(input=x, output=y),
         **_output_dtype(x, y),
-        **windows.options(x.values, None, bool(channels_last)),
+        **windows.options(x.values, bool(channels_last)),
     )
 
 
 @operator("QLinearGlobalAveragePool", 1, domain=MICROSOFT)
 def quantized_global_average_pool(
-    x: Quantized, y: Output, /, *, channels_last: int = 0, arithmetic: Arithmetic
+    x: Quantized, y: Output, *, channels_last: int = 0, arithmetic: Arithmetic
 ) -> Array:
     """Averages every channel."""
     return dmlax.quantized_linear_global_average_pooling(
@@ -591,6 +555,6 @@ def quantized_global_average_pool(
 
 
 @operator("DynamicQuantizeLinear", 11)
-def dynamic_quantize(x: Tensor, /, *, arithmetic: Arithmetic) -> tuple[Array, ...]:
+def dynamic_quantize(x: Tensor, *, arithmetic: Arithmetic) -> tuple[Array, ...]:
     """Quantizes by the tensor's range."""
     return tuple(dmlax.dynamic_quantize_linear(x, arithmetic=arithmetic))

@@ -25,36 +25,22 @@ from dmlax.onnx.operators.table import Parameter, Quantized, Tensor, operator
 from dmlax.onnx.operators.values import is_known, to_device
 
 _FLIPS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-_Function = Callable[[Array, float, float], Array]
 _Cell = Callable[..., tuple[Array, ...]]
-# The default alpha and beta are ONNX Runtime's; None marks a parameter that a function lacks.
-_ACTIVATIONS: dict[str, tuple[float | None, float | None, _Function]] = {
-    "affine": (0.0, 0.0, lambda x, alpha, beta: alpha * x + beta),
-    "relu": (None, None, lambda x, alpha, beta: jnp.maximum(x, 0)),
-    "leakyrelu": (0.01, None, lambda x, alpha, beta: jnp.where(x >= 0, x, alpha * x)),
-    "thresholdedrelu": (0.0, None, lambda x, alpha, beta: jnp.where(x > alpha, x, 0)),
-    "tanh": (None, None, lambda x, alpha, beta: tanh(x)),
-    "scaledtanh": (0.0, 0.0, lambda x, alpha, beta: alpha * jnp.tanh(beta * x)),
-    "sigmoid": (None, None, lambda x, alpha, beta: logistic(x)),
-    "hardsigmoid": (0.2, 0.5, lambda x, alpha, beta: jnp.clip(alpha * x + beta, 0, 1)),
-    "elu": (
-        *(1.0, None),
-        lambda x, alpha, beta: jnp.where(x >= 0, x, alpha * jnp.expm1(jnp.minimum(x, 0))),
-    ),
-    "softsign": (None, None, lambda x, alpha, beta: x / (1 + jnp.abs(x))),
-    "softplus": (None, None, lambda x, alpha, beta: jax.nn.softplus(x)),
+# Functions of x, alpha and beta, with ONNX Runtime's defaults of the parameters that they have.
+_ACTIVATIONS: dict[str, tuple[Callable[..., Array], *tuple[float, ...]]] = {
+    "affine": (lambda x, alpha, beta: alpha * x + beta, 0.0, 0.0),
+    "relu": (lambda x: jnp.maximum(x, 0),),
+    "leakyrelu": (lambda x, alpha: jnp.where(x >= 0, x, alpha * x), 0.01),
+    "thresholdedrelu": (lambda x, alpha: jnp.where(x > alpha, x, 0), 0.0),
+    "tanh": (tanh,),
+    "scaledtanh": (lambda x, alpha, beta: alpha * jnp.tanh(beta * x), 0.0, 0.0),
+    "sigmoid": (logistic,),
+    "hardsigmoid": (lambda x, alpha, beta: jnp.clip(alpha * x + beta, 0, 1), 0.2, 0.5),
+    "elu": (lambda x, alpha: jnp.where(x >= 0, x, alpha * jnp.expm1(jnp.minimum(x, 0))), 1.0),
+    "softsign": (lambda x: x / (1 + jnp.abs(x)),),
+    "softplus": (jax.nn.softplus,),
 }
-
-
-class _Activation(NamedTuple):
-    """An activation function and its parameters."""
-
-    name: str
-    alpha: float
-    beta: float
-
-    def __call__(self, x: Array) -> Array:
-        return _ACTIVATIONS[self.name][2](x, self.alpha, self.beta)
+_Activation = tuple[str, *tuple[float, ...]]  # a name, and the parameters of its function
 
 
 class Attributes(NamedTuple):
@@ -66,6 +52,7 @@ class Attributes(NamedTuple):
     activations: tuple[str, ...] | None = None
     activation_alpha: tuple[float, ...] = ()
     activation_beta: tuple[float, ...] = ()
+    layout: int = 0
 
 
 class Operands(NamedTuple):
@@ -83,15 +70,9 @@ class _Layer:
     """The operands of a layer, checked, with the steps as the first axis of `x`."""
 
     def __init__(
-        self,
-        operands: Operands,
-        attributes: Attributes,
-        layout: int,
-        defaults: tuple[str, ...],
-        *,
-        gates: int,
+        self, operands: Operands, attributes: Attributes, defaults: tuple[str, ...], gates: int
     ) -> None:
-        self.attributes, self.layout = attributes, layout
+        self.attributes, self.layout = attributes, attributes.layout
         if attributes.direction not in _FLIPS:
             raise ModelError(f"its direction is {attributes.direction!r}, expected {list(_FLIPS)}")
         self.flips = _FLIPS[attributes.direction]
@@ -100,10 +81,10 @@ class _Layer:
             raise ModelError(f"X has rank {x.ndim} and R rank {len(r_shape)}, expected 3")
         if x.dtype not in (np.float32, np.float16):
             raise UnsupportedError(f"X is {x.dtype}, expected float32 or float16")
-        if layout not in (0, 1):
-            raise ModelError(f"its layout is {layout}, expected 0 or 1")
+        if self.layout not in (0, 1):
+            raise ModelError(f"its layout is {self.layout}, expected 0 or 1")
         self.dtype = x.dtype
-        self.x: Array = (jnp.swapaxes(x, 0, 1) if layout else x).astype(np.float32)
+        self.x: Array = (jnp.swapaxes(x, 0, 1) if self.layout else x).astype(np.float32)
         self.steps, self.batch, self.inputs = self.x.shape
         hidden = attributes.hidden_size
         self.hidden = min(r_shape[1:]) if hidden is None else hidden
@@ -120,14 +101,13 @@ class _Layer:
         if len(names) != len(defaults) * len(self.flips):
             expected = len(defaults) * len(self.flips)
             raise ModelError(f"it has {len(names)} activations, expected {expected}")
-        alphas, betas = map(iter, self.attributes[-2:])
-        functions = []
+        values = iter(self.attributes.activation_alpha), iter(self.attributes.activation_beta)
+        functions: list[_Activation] = []
         for name in map(str.lower, names):
             if name not in _ACTIVATIONS:
                 raise UnsupportedError(f"its activation {name!r} is not known")
-            alpha, beta, _ = _ACTIVATIONS[name]
-            alpha = 0.0 if alpha is None else next(alphas, alpha)
-            functions.append(_Activation(name, alpha, 0.0 if beta is None else next(betas, beta)))
+            _, *known = _ACTIVATIONS[name]
+            functions.append((name, *map(next, values, known)))
         return [tuple(functions[place :: len(defaults)]) for place in range(len(defaults))]
 
     def _lengths(self, lengths: Tensor | None) -> Array | None:
@@ -152,6 +132,19 @@ class _Layer:
         self.expect(name, value, len(self.flips), *sizes)
         return to_device(value).astype(np.float32)
 
+    @functools.cached_property
+    def recurrent_weights(self) -> Array:
+        """The weights of the state, `[direction, gates, hidden]`."""
+        return self.parameter("R", self.operands.r, self.gates, self.hidden)
+
+    def biases(self) -> list[Array]:
+        """The biases `[direction, 1, gates]` of the input and of the state."""
+        b = self.operands.b
+        if b is None:
+            b = jnp.zeros((len(self.flips), 2 * self.gates), np.float32)
+        both = self.parameter("B", b, 2 * self.gates)
+        return jnp.split(both[:, None], 2, axis=-1)
+
     def state(self, name: str, value: Tensor | None) -> Array:
         """An initial state `[direction, batch, hidden]`."""
         shape = (len(self.flips), self.batch, self.hidden)
@@ -174,12 +167,15 @@ class _Layer:
         if place < 2 and clip is not None and clip >= 0:
             gates = jnp.clip(gates, -clip, clip)
         if len(set(functions)) == 1:
-            return functions[0](gates)
-        return jnp.stack([function(x) for function, x in zip(functions, gates, strict=True)])
+            return _activate(functions[0], gates)
+        return jnp.stack([_activate(*pair) for pair in zip(functions, gates, strict=True)])
 
-    def scan(self, cell: _Cell, projected: Sequence[Array], *initial: Array) -> tuple[Array, ...]:
+    def scan(
+        self, cell: _Cell, *states: Array, projected: Sequence[Array] | None = None
+    ) -> tuple[Array, ...]:
         """The outputs of all steps, and the last states: in ONNX's shapes."""
-        lengths = self.lengths
+        lengths, projected = self.lengths, self.project() if projected is None else projected
+        initial = (self.state("initial_h", self.operands.initial_h), *states)
 
         def step(
             states: tuple[Array, ...], operands: tuple[Array, Array | None]
@@ -226,46 +222,32 @@ def _multiply_state(h: Array, r: Array) -> Array:
     return lax.dot_general(h, r, axes, precision=lax.Precision.HIGHEST)
 
 
-def _biases(layer: _Layer) -> list[Array]:
-    """The biases `[direction, 1, gates]` of the input and of the state."""
-    b = layer.operands.b
-    if b is None:
-        b = jnp.zeros((len(layer.flips), 2 * layer.gates), np.float32)
-    both = layer.parameter("B", b, 2 * layer.gates)
-    return jnp.split(both[:, None], 2, axis=-1)
+def _activate(activation: _Activation, x: Array) -> Array:
+    """Computes an activation function."""
+    name, *parameters = activation
+    return _ACTIVATIONS[name][0](x, *parameters)
 
 
-@operator("RNN", 1, 7, 14, 22)
-def rnn(
-    operands: Operands, /, *, attributes: Attributes, layout: int = 0, output_sequence: int = 1
-) -> tuple[Array, ...]:
+@operator("RNN", 1, 7, 14, 22, ignores=["output_sequence"])
+def rnn(operands: Operands, *, attributes: Attributes) -> tuple[Array, ...]:
     """h = f(x W + h R + b) for every step."""
-    layer = _Layer(operands, attributes, layout, ("tanh",), gates=1)
-    weights = layer.parameter("R", operands.r, layer.gates, layer.hidden)
-    of_input, of_state = _biases(layer)
+    layer = _Layer(operands, attributes, ("tanh",), 1)
+    weights, (of_input, of_state) = layer.recurrent_weights, layer.biases()
     bias = 0 + of_input + of_state
 
     def cell(gates: Array, h: Array) -> tuple[Array, ...]:
         return (layer.activate(0, gates + bias + _multiply_state(h, weights)),)
 
-    return layer.scan(cell, layer.project(), layer.state("initial_h", operands.initial_h))
+    return layer.scan(cell)
 
 
-@operator("GRU", 1, 3, 7, 14, 22)
+@operator("GRU", 1, 3, 7, 14, 22, ignores=["output_sequence"])
 def gru(
-    operands: Operands,
-    /,
-    *,
-    attributes: Attributes,
-    layout: int = 0,
-    linear_before_reset: int = 0,
-    output_sequence: int = 1,
+    operands: Operands, *, attributes: Attributes, linear_before_reset: int = 0
 ) -> tuple[Array, ...]:
     """A gated recurrent unit; the gates are update, reset and hidden."""
-    layer = _Layer(operands, attributes, layout, ("sigmoid", "tanh"), gates=3)
-    size = layer.hidden
-    weights = layer.parameter("R", operands.r, layer.gates, size)
-    of_input, of_state = _biases(layer)
+    layer = _Layer(operands, attributes, ("sigmoid", "tanh"), 3)
+    size, weights, (of_input, of_state) = layer.hidden, layer.recurrent_weights, layer.biases()
     r_gates = weights if linear_before_reset else weights[:, : 2 * size]
     r_hidden = weights[:, 2 * size :]
 
@@ -280,31 +262,27 @@ def gru(
             hidden = hidden + bias + _multiply_state(reset * h, r_hidden)
         return ((1 - update) * layer.activate(1, hidden) + update * h,)
 
-    return layer.scan(cell, layer.project(), layer.state("initial_h", operands.initial_h))
+    return layer.scan(cell)
 
 
-@operator("LSTM", 1, 7, 14, 22)
+@operator("LSTM", 1, 7, 14, 22, ignores=["output_sequence"])
 def lstm(
     operands: Operands,
     initial_c: Tensor | None = None,
     p: Tensor | None = None,
-    /,
     *,
     attributes: Attributes,
-    layout: int = 0,
     input_forget: int = 0,
-    output_sequence: int = 1,
 ) -> tuple[Array, ...]:
     """A long short-term memory; the gates are input, output, forget and cell."""
-    layer = _Layer(operands, attributes, layout, _LSTM_ACTIVATIONS, gates=4)
-    weights = layer.parameter("R", operands.r, layer.gates, layer.hidden)
-    states = layer.state("initial_h", operands.initial_h), layer.state("initial_c", initial_c)
+    layer = _Layer(operands, attributes, _LSTM_ACTIVATIONS, 4)
+    weights = layer.recurrent_weights
 
     def add_product(h: Array, gates: Array) -> Array:
         return gates + _multiply_state(h, weights)
 
     cell = _lstm_cell(layer, add_product, p, bool(input_forget))
-    return layer.scan(cell, layer.project(), *states)
+    return layer.scan(cell, layer.state("initial_c", initial_c))
 
 
 _LSTM_ACTIVATIONS = ("sigmoid", "tanh", "tanh")
@@ -323,7 +301,7 @@ def _lstm_cell(
     """
     size, bias = layer.hidden, None
     if layer.operands.b is not None:
-        of_input, of_state = _biases(layer)
+        of_input, of_state = layer.biases()
         bias = 0 + of_input + of_state
     peepholes = None if p is None else layer.parameter("P", p, 3 * size)[:, None]
 
@@ -357,7 +335,6 @@ def dynamically_quantized_lstm(
     w_zero_point: Parameter,
     r_scale: Parameter,
     r_zero_point: Parameter,
-    /,
     *,
     attributes: Attributes,
     input_forget: int = 0,
@@ -369,7 +346,7 @@ def dynamically_quantized_lstm(
     The range of a state is that of the whole batch, as ONNX Runtime takes it with one thread. It
     has zeros for the sequences that have ended, or their last states if Y is absent.
     """
-    layer = _Layer(operands, attributes, 0, _LSTM_ACTIVATIONS, gates=4)
+    layer = _Layer(operands, attributes, _LSTM_ACTIVATIONS, 4)
     layer.ends_in_zeros = has_first_output
     w = Quantized(operands.w, w_scale, w_zero_point)
     r = Quantized(operands.r, r_scale, r_zero_point)
@@ -385,9 +362,8 @@ def dynamically_quantized_lstm(
         rows = jnp.where(reads[:, None, None], rows, 0)
     levels = of_input.quantize(rows.reshape(layer.steps * layer.batch, layer.inputs))
     products = of_input.multiply(*levels).reshape(-1, layer.steps, layer.batch, layer.gates)
-    states = layer.state("initial_h", operands.initial_h), layer.state("initial_c", initial_c)
     cell = _lstm_cell(layer, add_product, p, bool(input_forget))
-    return layer.scan(cell, list(products), *states)
+    return layer.scan(cell, layer.state("initial_c", initial_c), projected=list(products))
 
 
 class _Weights:
@@ -417,15 +393,8 @@ class _Weights:
         scale, zero_point = scale.reshape(-1, 1, 1), zero_point.reshape(-1, 1, 1)
         points: dict[str, Any] = {"a_zero_point": zero_point, "b_zero_point": self.zero_point}
         if self.arithmetic == "exact":
-            return dmlax.matrix_multiply_integer_to_float(
-                rows,
-                self.weight,
-                addend,
-                a_scale=scale,
-                b_scale=self.scale,
-                arithmetic="exact",
-                **points,
-            )
+            points |= {"a_scale": scale, "b_scale": self.scale, "arithmetic": "exact"}
+            return dmlax.matrix_multiply_integer_to_float(rows, self.weight, addend, **points)
         # XLA fuses the scaling with the functions of the gates.
         sums = dmlax.matrix_multiply_integer(rows, self.weight, **points).astype(np.float32)
         product = ieee.multiply(sums, scale * to_device(self.scale))

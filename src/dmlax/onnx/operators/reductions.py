@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from dmlax.onnx.operators.table import Known, Tensor, operator
+from dmlax.onnx.operators.table import INTEGERS, Known, Tensor, operator
 from dmlax.onnx.operators.values import (
     as_known,
     device_dtype,
@@ -85,36 +85,32 @@ def _reduce(row: _Reduction, x: Tensor, **options: Any) -> Tensor:
         return np.asarray(row.function(np, x, **options), x.dtype)
 
 
-def _operators_of(row: _Reduction) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The operator whose axes are an attribute, and the one whose axes are an input."""
+def _operator_of(row: _Reduction) -> Callable[..., Tensor]:
+    """The operator of a row."""
 
-    def by_attribute(
-        x: Tensor, /, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
-    ) -> Tensor:
-        return _reduce(row, x, axis=axes or None, keepdims=bool(keepdims))
-
-    def by_input(
-        x: Tensor, axes: Known | None = None, /, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+    def compute(
+        x: Tensor, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Tensor:
         chosen: tuple[int, ...] | None = () if axes is None else tuple(integers(axes))
         # ONNX Runtime computes the square or the logarithm of elements that it does not reduce.
         chosen = chosen or (() if noop_with_empty_axes else None)
         return _reduce(row, x, axis=chosen, keepdims=bool(keepdims))
 
-    return by_attribute, by_input
+    return compute
 
 
 for _row in _REDUCTIONS:
-    _by_attribute, _by_input = _operators_of(_row)
-    operator(_row.op, *_row.by_attribute)(_by_attribute)
-    operator(_row.op, *_row.by_input)(_by_input)
+    _function = _operator_of(_row)
+    _forms = {"axes": INTEGERS, "noop_with_empty_axes": None}
+    operator(_row.op, *_row.by_attribute, attributes=_forms)(_function)
+    operator(_row.op, *_row.by_input)(_function)
 
 
 def _index_of(name: str) -> Callable[..., Any]:
     """The operator of the index of an extreme."""
 
     def compute(
-        x: Tensor, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+        x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Tensor:
         xp, x = on_host_or_device(x)
         searched = xp.flip(x, axis) if select_last_index else x
@@ -133,7 +129,7 @@ operator("ArgMin", 1, 11, 12, 13)(_index_of("argmin"))
 def _cumulative(name: str, start: int) -> Callable[..., Any]:
     """The operator that reduces all elements up to one."""
 
-    def compute(x: Tensor, axis: Known, /, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
+    def compute(x: Tensor, axis: Known, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
         along = integers(axis)[0]
         xp, x = on_host_or_device(x)
         x = xp.flip(x, along) if reverse else x

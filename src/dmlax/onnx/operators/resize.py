@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from types import ModuleType, SimpleNamespace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +15,7 @@ from jax.typing import DTypeLike
 from dmlax._core import ieee
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.operators.table import Known, Tensor, operator
+from dmlax.onnx.operators.table import Known, Tensor, Zero, operator
 from dmlax.onnx.operators.values import expect_memory, integers, is_known, to_device
 
 _MOST_PARTS = 1 << 10  # of the denominator of a symbolic size's scale
@@ -58,9 +58,6 @@ class _Axis(NamedTuple):
 
     def coordinates(self, transformation: str) -> Tensor:
         """The positions of the outputs in the input: on the host for static sizes."""
-        if transformation not in _TRANSFORMATIONS:
-            text = f"coordinate_transformation_mode is {transformation!r}, expected one of"
-            raise UnsupportedError(f"{text} {', '.join(_TRANSFORMATIONS)}")
         transform, numbers = _TRANSFORMATIONS[transformation], self[1:]
         if self.is_static:
             expect_memory(np.float32, 8, self.new)  # of its indices and weights
@@ -129,12 +126,15 @@ _ROUNDINGS: dict[str, Callable[[ModuleType, Tensor, _Number], Tensor]] = {
 }
 
 
-class _Method(NamedTuple):
+_Mode = Annotated[str, ("nearest", "linear", "cubic")]
+
+
+class Method(NamedTuple):
     """The attributes that say how elements are interpolated."""
 
-    mode: str
-    transformation: str = "asymmetric"
-    rounding: str = _SIMPLE
+    mode: _Mode = "nearest"
+    coordinate_transformation_mode: Annotated[str, _TRANSFORMATIONS] = "half_pixel"
+    nearest_mode: Annotated[str, _ROUNDINGS] = "round_prefer_floor"
     cubic_coeff_a: float = -0.75
     exclude_outside: int = 0
     extrapolation_value: float = 0.0
@@ -142,27 +142,21 @@ class _Method(NamedTuple):
     def resize(self, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
         """Resizes the axes of a tensor."""
         interpolations = {"nearest": self._nearest, "linear": self._linear, "cubic": self._cubic}
-        if self.mode not in interpolations:
-            text = f"mode is {self.mode!r}, expected one of {', '.join(interpolations)}"
-            raise UnsupportedError(text)
         scaled = [axis for axis in axes if self._changes(axis)]
         if not scaled:
             return x
         y = interpolations[self.mode](x, scaled, axes)
-        return self._extrapolate(y, scaled) if self.transformation == _CROP else y
+        return self._extrapolate(y, scaled) if self.coordinate_transformation_mode == _CROP else y
 
     def _changes(self, axis: _Axis) -> bool:
         """True for an axis whose elements move, or of which a crop shows a part."""
-        is_whole = self.transformation != _CROP or (axis.start, axis.end) == (0, 1)
+        is_whole = self.coordinate_transformation_mode != _CROP or (axis.start, axis.end) == (0, 1)
         return not (is_whole and isinstance(axis.scale, np.floating) and axis.scale == 1)
 
     def _nearest(self, x: Tensor, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Tensor:
-        if self.rounding not in _ROUNDINGS:
-            text = f"nearest_mode is {self.rounding!r}, expected one of {', '.join(_ROUNDINGS)}"
-            raise UnsupportedError(text)
         for axis in scaled:
-            coordinates = axis.coordinates(self.transformation)
-            rounded = _ROUNDINGS[self.rounding](axis.numpy, coordinates, axis.scale)
+            coordinates = axis.coordinates(self.coordinate_transformation_mode)
+            rounded = _ROUNDINGS[self.nearest_mode](axis.numpy, coordinates, axis.scale)
             places = axis.numpy.clip(rounded, 0, axis.size - 1).astype(np.int32)
             if is_known(x):
                 expect_memory(x.dtype, x.size // max(axis.size, 1), axis.new)
@@ -200,7 +194,7 @@ class _Method(NamedTuple):
         if is_copied:
             position: Tensor = np.arange(axis.new, dtype=np.float32)
         else:
-            position = axis.coordinates(self.transformation)
+            position = axis.coordinates(self.coordinate_transformation_mode)
         position = xp.clip(position, 0, np.float32(last) if axis.is_static else last)
         first = xp.minimum(position.astype(np.int32), last)
         second = xp.minimum(first + 1, last)
@@ -222,7 +216,7 @@ class _Method(NamedTuple):
         y = x.astype(dtype)
         for axis in reversed(scaled):
             xp = axis.numpy
-            position = axis.coordinates(self.transformation)
+            position = axis.coordinates(self.coordinate_transformation_mode)
             start = xp.floor(position)
             weights = cubic_weights(position - start, np.float32(self.cubic_coeff_a))
             places = [start.astype(np.int32) + offset for offset in (-1, 0, 1, 2)]
@@ -245,7 +239,7 @@ class _Method(NamedTuple):
         """Fills the elements that lie outside of the input."""
         y = to_device(y)
         for axis in axes:
-            place = axis.coordinates(self.transformation)
+            place = axis.coordinates(self.coordinate_transformation_mode)
             outside = (place < 0) | (place > axis.size - 1)
             fill = jnp.asarray(self.extrapolation_value).astype(y.dtype)
             y = jnp.where(_along(outside, axis.number, y.ndim), fill, y)
@@ -359,29 +353,21 @@ def _factor(size: int, new: int) -> _Number:
 
 def _of_policy(policy: str, factors: Sequence[_Number]) -> np.float32:
     """The one scale that keeps the aspect ratio."""
-    choices = {"not_larger": min, "not_smaller": max}
-    if policy not in choices:
-        text = f"keep_aspect_ratio_policy is {policy!r}, expected one of stretch,"
-        raise UnsupportedError(f"{text} {', '.join(choices)}")
     if not all(isinstance(factor, np.floating) for factor in factors):
         text = f"keep_aspect_ratio_policy is {policy!r}, and a size is symbolic"
         raise UnsupportedError(f"{text}: give input_shapes static sizes")
-    return np.float32(choices[policy](factors))
+    return np.float32(_POLICIES[policy](factors))
 
 
-@operator("Upsample", 7)
-def upsample_by_attribute(
-    x: Tensor, /, *, scales: tuple[float, ...], mode: str = "nearest"
-) -> Tensor:
-    """Enlarges a tensor."""
-    return _Method(mode).resize(x, _axes_of(x, scales=np.asarray(scales, np.float32)))
+_POLICIES = {"not_larger": min, "not_smaller": max}
 
 
-@operator("Resize", 10)
 @operator("Upsample", 9, 10)
-def resize_by_scales(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Tensor:
+@operator("Resize", 10)
+@operator("Upsample", 7, attributes={"scales": tuple[float, ...]})
+def resize_by_scales(x: Tensor, scales: Known, *, mode: _Mode = "nearest") -> Tensor:
     """Resizes a tensor by scales."""
-    return _Method(mode).resize(x, _axes_of(x, scales=scales))
+    return Method(mode, "asymmetric", _SIMPLE).resize(x, _axes_of(x, scales=scales))
 
 
 @operator("Resize", 11, 13, 18, 19)
@@ -390,30 +376,14 @@ def resize(
     roi: Known | None = None,
     scales: Known | None = None,
     sizes: Known | None = None,
-    /,
     *,
-    antialias: int = 0,
+    antialias: Zero = 0,
     axes: tuple[int, ...] | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
+    keep_aspect_ratio_policy: Annotated[str, ("stretch", *_POLICIES)] = "stretch",
+    method: Method,
 ) -> Tensor:
     """Resizes a tensor by scales or to sizes."""
-    if antialias:
-        raise UnsupportedError("antialias is 1, expected 0")
     sizes = None if sizes is None or sizes.size == 0 else sizes
-    roi = roi if coordinate_transformation_mode == _CROP else None
+    roi = roi if method.coordinate_transformation_mode == _CROP else None
     chosen = _axes_of(x, roi, scales, sizes, axes or None, keep_aspect_ratio_policy)
-    method = _Method(
-        mode,
-        coordinate_transformation_mode,
-        nearest_mode,
-        cubic_coeff_a,
-        exclude_outside,
-        extrapolation_value,
-    )
     return method.resize(x, chosen)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -39,8 +39,11 @@ def _order_key(x: _Known, largest: int | bool, xp: ModuleType) -> _Known:
     return x if largest else ~x
 
 
-def _top(x: Tensor, count: int, axis: int, largest: int) -> tuple[Tensor, Tensor]:
+@operator("TopK", 10, 11, 24, ignores=["sorted"])
+@operator("TopK", 1, attributes={"k": int, "largest": None})
+def top(x: Tensor, k: Known, *, axis: int = -1, largest: int = 1) -> tuple[Tensor, Tensor]:
     """The first elements in order, and their indices, by which equal elements are ordered."""
+    (count,) = integers(k)
     if not -x.ndim <= axis < x.ndim:
         raise ModelError(f"axis is {axis}, expected one of an input of rank {x.ndim}")
     size = x.shape[axis]
@@ -63,40 +66,22 @@ def _top(x: Tensor, count: int, axis: int, largest: int) -> tuple[Tensor, Tensor
     return jnp.take_along_axis(x, places, axis=axis), places.astype(device_dtype(np.int64))
 
 
-@operator("TopK", 1)
-def top_by_attribute(x: Tensor, /, *, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
-    """The largest elements along an axis, and their indices."""
-    return _top(x, k, axis, 1)
-
-
-@operator("TopK", 10, 11, 24)
-def top(
-    x: Tensor, k: Known, /, *, axis: int = -1, largest: int = 1, sorted: int = 1
-) -> tuple[Tensor, Tensor]:
-    """The largest or smallest elements along an axis, in order, and their indices."""
-    (count,) = integers(k)
-    return _top(x, count, axis, largest)
-
-
 @operator("OneHot", 9, 11, 28)
-def one_hot(indices: Tensor, depth: Known, values: Tensor, /, *, axis: int = -1) -> Array:
+def one_hot(indices: Array, depth: Known, values: Array, *, axis: int = -1) -> Array:
     """One value at the indices along a new axis, and another one elsewhere."""
     (size,) = integers(depth)
-    indices = to_device(indices).astype(device_dtype(np.int64))
+    indices = indices.astype(device_dtype(np.int64))
     rank = indices.ndim + 1
     if not -rank <= axis < rank:
         raise ModelError(f"axis is {axis}, expected one of an output of rank {rank}")
-    places = jnp.expand_dims(indices, axis)
-    shape = [1] * rank
-    shape[axis] = size
-    numbers = jnp.arange(size, dtype=places.dtype).reshape(shape)
-    is_hot = (places == numbers) | (places + size == numbers)
-    off, on = to_device(values)
+    places = jnp.where(indices < 0, indices + size, indices)
+    is_hot = jax.nn.one_hot(places, size, axis=axis, dtype=bool)
+    off, on = values
     return jnp.where(is_hot, on, off)
 
 
 @operator("Trilu", 14)
-def triangle(x: Tensor, k: Known | None = None, /, *, upper: int = 1) -> Tensor:
+def triangle(x: Tensor, k: Known | None = None, *, upper: int = 1) -> Tensor:
     """The upper or the lower triangle of matrices; zeros elsewhere."""
     offset = 0 if k is None else integers(k)[0]
     xp, x = on_host_or_device(x)
@@ -108,7 +93,7 @@ def triangle(x: Tensor, k: Known | None = None, /, *, upper: int = 1) -> Tensor:
 
 
 @operator("EyeLike", 9, 22)
-def eye_like(x: Tensor, /, *, dtype: int = 0, k: int = 0) -> Array:
+def eye_like(x: Tensor, *, dtype: int = 0, k: int = 0) -> Array:
     """Ones on a diagonal, in the shape of a matrix."""
     if dtype and dtype not in DTYPES:
         raise UnsupportedError(f"its data type {dtype} is not known")
@@ -127,7 +112,7 @@ def _sub_shape(x: Tensor, indices: Tensor, axis: int) -> Tensor:
 
 
 @operator("GatherElements", 11, 13)
-def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Tensor:
+def gather_elements(x: Tensor, indices: Parameter, *, axis: int = 0) -> Tensor:
     """Takes an element for every index along an axis; one outside gives 0."""
     x = _sub_shape(x, indices, axis)
     if is_known(x) and is_known(indices) and x.dtype != object:
@@ -139,7 +124,7 @@ def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Tenso
 
 
 @operator("GatherND", 11, 12, 13)
-def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Tensor:
+def gather_nd(x: Tensor, indices: Parameter, *, batch_dims: int = 0) -> Tensor:
     """Takes slices at coordinates; a coordinate outside gives 0."""
 
     def take(x: Array, places: Array) -> Array:
@@ -155,12 +140,11 @@ def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Tenso
 
 
 _WAYS = {"none": "set", "add": "add", "mul": "multiply", "min": "min", "max": "max"}
+_Way = Annotated[str, _WAYS]
 
 
 def _scatter(x: Tensor, places: tuple[Tensor, ...], updates: Tensor, reduction: str) -> Tensor:
     """Writes updates at coordinates; one outside is dropped."""
-    if reduction not in _WAYS:
-        raise UnsupportedError(f"reduction is {reduction!r}, expected one of {', '.join(_WAYS)}")
     if reduction == "none" and is_known(x) and all(map(is_known, (updates, *places))):
         expect_memory(x.dtype, x.size)
         copy = x.copy()
@@ -173,7 +157,7 @@ def _scatter(x: Tensor, places: tuple[Tensor, ...], updates: Tensor, reduction: 
 
 @operator("ScatterND", 11, 13, 16, 18)
 def scatter_nd(
-    x: Tensor, indices: Parameter, updates: Tensor, /, *, reduction: str = "none"
+    x: Tensor, indices: Parameter, updates: Tensor, *, reduction: _Way = "none"
 ) -> Tensor:
     """Writes slices at coordinates; one outside is dropped."""
     xp = numpy_of(x, indices, updates)
@@ -184,7 +168,7 @@ def scatter_nd(
 @operator("Scatter", 9, 11)
 @operator("ScatterElements", 11, 13, 16, 18)
 def scatter_elements(
-    x: Tensor, indices: Parameter, updates: Tensor, /, *, axis: int = 0, reduction: str = "none"
+    x: Tensor, indices: Parameter, updates: Tensor, *, axis: int = 0, reduction: _Way = "none"
 ) -> Tensor:
     """Writes an update for every index along an axis; one outside is dropped."""
     _sub_shape(x, indices, axis)
@@ -197,7 +181,7 @@ def scatter_elements(
 
 @operator("Compress", 9, 11, 28)
 def compress(
-    x: Tensor, condition: Tensor, /, *, axis: int | None = None, nonzero_size: int | None
+    x: Tensor, condition: Tensor, *, axis: int | None = None, nonzero_size: int | None
 ) -> Tensor | Counted:
     """Takes the slices along an axis where a condition holds; rows after the count are 0."""
     if axis is None:
@@ -250,19 +234,17 @@ def _overlaps(ends: Sequence[Array], chosen: Sequence[Array], threshold: Array |
 
 @operator("NonMaxSuppression", 10, 11)
 def suppress_boxes(
-    boxes: Tensor,
-    scores: Tensor,
+    boxes: Array,
+    scores: Array,
     max_output_boxes_per_class: Known | None = None,
     iou_threshold: Parameter | None = None,
     score_threshold: Parameter | None = None,
-    /,
     *,
     center_point_box: int = 0,
     nonzero_size: int | None,
 ) -> Counted:
     """Rows of batch, class and box: boxes that no higher score of their class overlaps."""
     size = expect_size(nonzero_size)
-    boxes, scores = to_device(boxes), to_device(scores)
     per_class = 0 if max_output_boxes_per_class is None else integers(max_output_boxes_per_class)[0]
     limit = np.int32(min(max(per_class, 0), OUTSIDE))
     steps = min(max(limit, 1), size)

@@ -8,8 +8,8 @@ from jax import Array, lax
 
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.operators.table import Known, Tensor, operator
-from dmlax.onnx.operators.values import DTYPES, expect_memory, to_device
+from dmlax.onnx.operators.table import Known, operator
+from dmlax.onnx.operators.values import DTYPES, expect_memory
 
 _MELS = 2595  # per factor of 10 in frequency
 _FIRST_HERTZ = 700  # where the mel scale turns from linear to logarithmic
@@ -23,9 +23,9 @@ def _scalar(name: str, value: np.ndarray) -> int:
     return number
 
 
-def _to_complex(x: Tensor) -> Array:
+def _to_complex(x: Array) -> Array:
     """A signal whose last axis holds its real part, and perhaps its imaginary part."""
-    x = to_device(x).astype(np.float32)
+    x = x.astype(np.float32)
     if x.shape[-1] == 1:
         return x[..., 0]
     if x.shape[-1] != 2:
@@ -52,7 +52,7 @@ def _transform(x: Array, length: int, axis: int, onesided: int, inverse: int) ->
 
 @operator("DFT", 17)
 def fourier_transform_by_attribute(
-    x: Tensor, length: Known | None = None, /, *, axis: int = 1, inverse: int = 0, onesided: int = 0
+    x: Array, length: Known | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
 ) -> Array:
     """The discrete Fourier transform along an axis."""
     rank = len(x.shape)
@@ -70,10 +70,9 @@ def fourier_transform_by_attribute(
 
 @operator("DFT", 20)
 def fourier_transform(
-    x: Tensor,
+    x: Array,
     length: Known | None = None,
     axis: Known | None = None,
-    /,
     *,
     inverse: int = 0,
     onesided: int = 0,
@@ -85,11 +84,10 @@ def fourier_transform(
 
 @operator("STFT", 17)
 def short_time_fourier_transform(
-    x: Tensor,
+    x: Array,
     frame_step: Known,
-    window: Tensor | None = None,
+    window: Array | None = None,
     frame_length: Known | None = None,
-    /,
     *,
     onesided: int = 1,
 ) -> Array:
@@ -114,7 +112,7 @@ def short_time_fourier_transform(
     index = step * jnp.arange(count)[:, None] + jnp.arange(size)
     frames = signal[:, index]
     if window is not None:
-        frames = frames * to_device(window).astype(frames.dtype)
+        frames = frames * window.astype(frames.dtype)
     return _to_parts(_transform(frames, size, 2, onesided, 0), x.dtype)
 
 
@@ -128,7 +126,7 @@ def _dtype(number: int) -> np.dtype:
 def _cosine_window(a0: float, a1: float, a2: float) -> Callable[..., np.ndarray]:
     """A window that is a sum of cosines, with ONNX Runtime's float32 coefficients."""
 
-    def compute(size: Known, /, *, output_datatype: int = 1, periodic: int = 1) -> np.ndarray:
+    def compute(size: Known, *, output_datatype: int = 1, periodic: int = 1) -> np.ndarray:
         count, dtype = _scalar("size", size), _dtype(output_datatype)
         if count < 0:
             raise ModelError(f"size is {count}, expected 0 or more")
@@ -157,7 +155,6 @@ def mel_weight_matrix(
     sample_rate: Known,
     lower_edge_hertz: Known,
     upper_edge_hertz: Known,
-    /,
     *,
     output_datatype: int = 1,
 ) -> np.ndarray:

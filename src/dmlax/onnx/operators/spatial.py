@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,17 +26,16 @@ _REGIONS_AT_ONCE = 32  # whose samples are in memory together
 
 @operator("ConvTranspose", 1, 11, 22)
 def transposed_convolution(
-    x: Tensor,
-    w: Tensor,
+    x: Array,
+    w: Array,
     bias: Tensor | None = None,
-    /,
     *,
     windows: Windows,
     output_padding: tuple[int, ...] | None = None,
     output_shape: tuple[int, ...] | None = None,
 ) -> Array:
     """Convolves the input with zeros between its elements."""
-    x, w, group = jnp.asarray(to_device(x)), to_device(w), windows.group
+    group = windows.group
     if x.ndim < 3 or w.ndim != x.ndim:
         raise ModelError(f"its inputs have the ranks {x.ndim} and {w.ndim}, expected one of 3 to 5")
     count, ones = x.ndim - 2, (1,) * (x.ndim - 2)
@@ -133,28 +132,23 @@ def _sample(x: Array, lines: Sequence[_Line]) -> Array:
     return total
 
 
-_PADDING_MODES = ("zeros", "border", "reflection")
-_SAMPLE_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+_SAMPLE_MODES = {
+    "nearest": "nearest",
+    **dict.fromkeys(("bilinear", "linear"), "linear"),
+    **dict.fromkeys(("bicubic", "cubic"), "cubic"),
+}
 
 
 @operator("GridSample", 16, 20, 22)
 def grid_sample(
-    x: Tensor,
-    grid: Tensor,
-    /,
+    x: Array,
+    grid: Array,
     *,
     align_corners: int = 0,
-    mode: str = "linear",
-    padding_mode: str = "zeros",
+    mode: Annotated[str, _SAMPLE_MODES] = "linear",
+    padding_mode: Annotated[str, ("zeros", "border", "reflection")] = "zeros",
 ) -> Array:
     """Samples images at the positions of a grid."""
-    mode = _SAMPLE_MODES.get(mode, mode)
-    if mode not in ("nearest", "linear", "cubic"):
-        raise UnsupportedError(f"mode is {mode!r}, expected 'nearest', 'linear' or 'cubic'")
-    if padding_mode not in _PADDING_MODES:
-        text = f"padding_mode is {padding_mode!r}, expected one of {', '.join(_PADDING_MODES)}"
-        raise UnsupportedError(text)
-    x, grid = to_device(x), to_device(grid)
     count = x.ndim - 2
     if grid.ndim != x.ndim or grid.shape[-1] != count:
         text = f"its grid has the shape {list(grid.shape)}, expected rank {x.ndim} and"
@@ -167,7 +161,7 @@ def grid_sample(
             position, low, high = (n + 1) / 2 * (size - 1), 0.0, size - 1.0
         else:
             position, low, high = ((n + 1) * size - 1) / 2, -0.5, size - 0.5
-        line = _neighbours(mode, position, size)
+        line = _neighbours(_SAMPLE_MODES[mode], position, size)
         if padding_mode == "zeros":
             inside = [(place >= 0) & (place < size) for place in line.places]
             weights = [jnp.where(*pair, 0) for pair in zip(inside, line.weights, strict=True)]
@@ -180,9 +174,9 @@ def grid_sample(
 
 
 @operator("AffineGrid", 20)
-def affine_grid(theta: Tensor, size: Known, /, *, align_corners: int = 0) -> Array:
+def affine_grid(theta: Array, size: Known, *, align_corners: int = 0) -> Array:
     """Positions for GridSample: an affine function of those of the output's pixels."""
-    theta, lines = to_device(theta), []
+    lines = []
     for steps in integers(size)[2:]:
         numbers = jnp.arange(steps).astype(theta.dtype)
         if align_corners:  # a single pixel is at the end, as in ONNX Runtime
@@ -194,30 +188,27 @@ def affine_grid(theta: Tensor, size: Known, /, *, align_corners: int = 0) -> Arr
     return jnp.einsum("nij,...j->n...i", theta, homogeneous, precision=lax.Precision.HIGHEST)
 
 
+_ROI_OFFSETS = {"half_pixel": 0.5, "output_half_pixel": 0.0}
+
+
 @operator("RoiAlign", 16, 22)
 def roi_align(
-    x: Tensor,
-    rois: Tensor,
+    x: Array,
+    rois: Array,
     batch: Parameter,
-    /,
     *,
-    coordinate_transformation_mode: str = "half_pixel",
-    mode: str = "avg",
+    coordinate_transformation_mode: Annotated[str, _ROI_OFFSETS] = "half_pixel",
+    mode: Annotated[str, ("avg", "max")] = "avg",
     output_height: int = 1,
     output_width: int = 1,
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Array:
     """Pools samples of regions of images."""
-    offsets = {"half_pixel": 0.5, "output_half_pixel": 0.0}
-    if coordinate_transformation_mode not in offsets or mode not in ("avg", "max"):
-        text = f"coordinate_transformation_mode is {coordinate_transformation_mode!r}, and"
-        raise UnsupportedError(f"{text} mode is {mode!r}, expected 'half_pixel' and 'avg' or 'max'")
-    offset, samples = offsets[coordinate_transformation_mode], sampling_ratio
+    offset, samples = _ROI_OFFSETS[coordinate_transformation_mode], sampling_ratio
     if samples < 1:
         text = f"sampling_ratio is {samples}, expected at least 1"
         raise UnsupportedError(f"{text}: the number of samples would depend on values")
-    x, rois, batch = to_device(x), to_device(rois), to_device(batch)
     expect_memory(np.float32, 4, samples)
     expect_memory(np.float32, 2, output_height)
     expect_memory(np.float32, 2, output_width)
@@ -253,7 +244,7 @@ def roi_align(
         # ONNX Runtime takes the largest of the weighted elements, not of their sums.
         return functools.reduce(jnp.maximum, terms).reshape(shape).max((2, 4))
 
-    regions = (rois, batch.astype(np.int32))
+    regions = (rois, to_device(batch).astype(np.int32))
     is_static = isinstance(rois.shape[0], int)
     at_once = functools.partial(lax.map, pool, batch_size=_REGIONS_AT_ONCE)
     pooled: Array = (at_once if is_static else jax.vmap(pool))(regions)
@@ -267,27 +258,26 @@ operator("RoiAlign", 10)(
 
 @operator("MaxUnpool", 9, 11, 22)
 def max_unpool(
-    x: Tensor,
-    indices: Tensor,
+    x: Array,
+    indices: Array,
     output_shape: Known | None = None,
-    /,
     *,
     kernel_shape: tuple[int, ...],
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
 ) -> Array:
     """Puts the elements of a max pool back to where they were; zeros elsewhere."""
-    x, count = to_device(x), len(kernel_shape)
+    count = len(kernel_shape)
     strides, pads = strides or (1,) * count, pads or (0,) * 2 * count
     steps = zip(x.shape[2:], strides, kernel_shape, pads[:count], pads[count:], strict=True)
     sizes = [(size - 1) * stride + kernel - a - b for size, stride, kernel, a, b in steps]
     shape = tuple((*x.shape[:2], *sizes) if output_shape is None else integers(output_shape))
     flat = jnp.zeros(math.prod(shape), x.dtype)
-    return flat.at[to_device(indices).ravel()].set(x.ravel(), mode="drop").reshape(shape)
+    return flat.at[indices.ravel()].set(x.ravel(), mode="drop").reshape(shape)
 
 
 @operator("CenterCropPad", 18)
-def center_crop_pad(x: Tensor, shape: Known, /, *, axes: tuple[int, ...] | None = None) -> Tensor:
+def center_crop_pad(x: Tensor, shape: Known, *, axes: tuple[int, ...] | None = None) -> Tensor:
     """Cuts or pads axes at both ends, so that the center stays."""
     rank = len(x.shape)
     chosen = list(range(rank)) if axes is None else [axis % rank for axis in axes]

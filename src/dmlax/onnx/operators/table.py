@@ -1,15 +1,17 @@
 """The table of operators: a function for every type and form, and what its signature says.
 
-Inputs are positional parameters, and attributes are keywords. A parameter whose type is a
+Inputs are positional parameters, and attributes are keyword-only. A parameter whose type is a
 NamedTuple takes several: `Quantized` the three inputs of a quantized tensor, `Output` the two
 parameters of a quantized output, and others the inputs or attributes that their fields name.
+An input of the type `Array` is moved to the device before the function is called.
+`Annotated[str, ("a", "b")]` is the type of an attribute that has one of two values.
 """
 
 import functools
 import inspect
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, get_args, get_origin
@@ -20,14 +22,18 @@ from jax import Array
 from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import GIVEN, Graph, Node
 from dmlax.onnx.operators.declined import DECLINED
+from dmlax.onnx.operators.values import Tensor as Tensor
+from dmlax.onnx.operators.values import to_device
 
 Role = Literal["tensor", "parameter", "known"]
-Tensor = Array | np.ndarray
-"""An operand; a constant of the file is one of the model's params."""
 Parameter = Annotated[Tensor, "parameter"]
 """A scale, a zero point or an index; a constant of the file stays one in the program."""
 Known = Annotated[np.ndarray, "known"]
 """Values of which shapes depend: they are known while a program is traced."""
+Zero = Annotated[int, (0,)]
+"""An option that no function computes."""
+INTEGERS = tuple[int, ...]
+"""The type of an attribute of several integers."""
 
 
 class Quantized(NamedTuple):
@@ -59,19 +65,19 @@ class OperatorRow:
       function: takes the inputs as positional arguments and the attributes as keywords; returns an
         output, or a tuple of them.
       versions: the opsets in which the forms that it computes began.
+      ignores: attributes that do not change the outputs.
     """
 
     op: str
     domain: str
     versions: tuple[int, ...]
     function: Callable[..., Any]
+    ignores: frozenset[str] = frozenset()
 
     @functools.cached_property
     def inputs(self) -> list[inspect.Parameter]:
         """The positional parameters."""
-        parameters = inspect.signature(self.function).parameters.values()
-        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
-        return [parameter for parameter in parameters if parameter.kind in kinds]
+        return _inputs(self.function)
 
     @functools.cached_property
     def attributes(self) -> dict[str, inspect.Parameter]:
@@ -113,15 +119,75 @@ class Context(NamedTuple):
 _ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
 
 
-def operator(op: str, *versions: int, domain: str = "") -> Callable[[_Function], _Function]:
-    """Puts a function into the table, for the opsets in which its forms began."""
+def operator(
+    op: str,
+    *versions: int,
+    domain: str = "",
+    attributes: Mapping[str, Any] | None = None,
+    ignores: Iterable[str] = (),
+) -> Callable[[_Function], _Function]:
+    """Puts a function into the table, for the opsets in which its forms began.
+
+    Args:
+      op: the operator's type.
+      versions: the opsets.
+      domain: the operator's domain.
+      attributes: the inputs that are attributes in these opsets, with the attributes' types, and
+        the attributes that these opsets lack, with None.
+      ignores: attributes that do not change the outputs.
+    """
 
     def register(function: _Function) -> _Function:
-        rows = _ROWS.setdefault((domain, op), [])
-        rows.append(OperatorRow(op, domain, versions, flatten(function)))
+        single = _on_device(flatten(function))
+        single = single if attributes is None else _by_attribute(single, attributes)
+        row = OperatorRow(op, domain, versions, single, frozenset(ignores))
+        _ROWS.setdefault((domain, op), []).append(row)
         return function
 
     return register
+
+
+def _inputs(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    parameters = inspect.signature(function).parameters.values()
+    return [x for x in parameters if x.kind != x.KEYWORD_ONLY]
+
+
+def _on_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a function so that its inputs of the type `Array` are on the device."""
+    moves = [x.annotation in (Array, Array | None) for x in _inputs(function)]
+    if not any(moves):
+        return function
+
+    @functools.wraps(function)
+    def call(*operands: Tensor | None, **attributes: object) -> Any:
+        pairs = itertools.zip_longest(operands, moves[: len(operands)], fillvalue=moves[-1])
+        return function(*(to_device(x) if is_moved else x for x, is_moved in pairs), **attributes)
+
+    return call
+
+
+def _by_attribute(function: Callable[..., Any], types: Mapping[str, Any]) -> Callable[..., Any]:
+    """Wraps a function so that it takes some inputs, and no input after them, as attributes."""
+
+    def call(x: Tensor, *operands: Tensor | None, **options: object) -> Any:
+        arrays = {
+            name: np.asarray(options.pop(name), x.dtype if types[name] is float else None)
+            for name in types
+            if options.get(name) is not None
+        }
+        return function(x, *operands, **arrays, **options)
+
+    parameters = [*inspect.signature(function).parameters.values()]
+    first = next(i for i, x in enumerate(parameters) if x.name in types)
+    others = (x for x in parameters[first:] if x.kind == x.KEYWORD_ONLY and x.name not in types)
+    moved = (
+        x.replace(kind=x.KEYWORD_ONLY, annotation=types[x.name])
+        for x in parameters
+        if types.get(x.name)
+    )
+    signature = inspect.Signature([*parameters[:first], *others, *moved])
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
 
 
 def flatten(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,7 +244,7 @@ def _members(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 def _with_defaults(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
     """Gives the default None to the optional inputs that no required input follows."""
-    inputs = [x for x in parameters if x.kind == x.POSITIONAL_ONLY]
+    inputs = [x for x in parameters if x.kind == x.POSITIONAL_OR_KEYWORD]
     required = [i for i, parameter in enumerate(inputs) if not _is_optional(parameter)]
     last = max(required, default=-1)
     first = [x.replace(default=x.empty) for x in inputs[: last + 1]]
@@ -200,11 +266,25 @@ def rows() -> list[OperatorRow]:
 def why_not(node: Node) -> str | None:
     """The reason for which a node cannot be computed, whatever its shapes; or None."""
     row = find(node)
-    if row is not None:
-        extra = sorted(set(node.attributes) - (set(row.attributes) - set(Context._fields)))
-        if extra:
-            return f"its attribute {extra[0]} is not known"
-    return why_no_pass(node)
+    if row is None:
+        return why_no_pass(node)
+    extra = sorted(
+        set(node.attributes) - (set(row.attributes) - set(Context._fields)) - row.ignores
+    )
+    if extra:
+        return f"its attribute {extra[0]} is not known"
+    return why_no_pass(node) or _why_value(node, row)
+
+
+def _why_value(node: Node, row: OperatorRow) -> str | None:
+    """The reason for which the value of an attribute is not computed, or None."""
+    for name in filter(row.attributes.__contains__, node.attributes):
+        annotation, value = row.attributes[name].annotation, node.attributes[name]
+        choices = [*annotation.__metadata__[0]] if get_origin(annotation) is Annotated else [value]
+        if value not in choices:
+            text = f"{name} is {value!r}, expected{' one of' if choices[1:] else ''}"
+            return f"{text} {', '.join(map(str, choices))}"
+    return None
 
 
 def why_no_pass(node: Node) -> str | None:
@@ -241,6 +321,8 @@ def _is_optional(parameter: inspect.Parameter) -> bool:
 
 def _is_of_type(value: Any, annotation: Any) -> bool:
     """True for a value of the type of a keyword."""
+    if get_origin(annotation) is Annotated:
+        return _is_of_type(value, get_args(annotation)[0])
     if isinstance(annotation, UnionType):
         return any(_is_of_type(value, part) for part in get_args(annotation))
     if get_origin(annotation) is tuple:

@@ -21,7 +21,6 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import exact_softmax
 from dmlax.onnx.operators.error_function import polynomial
-from dmlax.onnx.operators.exponential import exp_bounds
 from dmlax.onnx.operators.rational import LOGISTIC
 from dmlax.onnx.operators.table import Output, Quantized, Tensor, find
 from dmlax.onnx.operators.values import is_known
@@ -174,7 +173,7 @@ def _sigmoid_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     if abs(x) > 2 * digits:  # exp(-|x|) is below 2**-digits
         tail = Fraction(1, 1 << digits)
         return (1 - tail, Fraction(1)) if x > 0 else (Fraction(0), tail)
-    low, high = exp_bounds(-x, digits + 8)
+    low, high = exact_softmax.exp_bounds(-x, digits + 8)
     return 1 / (1 + high), 1 / (1 + low)
 
 

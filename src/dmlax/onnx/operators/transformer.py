@@ -6,7 +6,7 @@ sums. The integer products of `QAttention` are exact.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,26 +18,20 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators import floats, quantized
 from dmlax.onnx.operators.pools import max_pool
-from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.values import is_known, to_device
+from dmlax.onnx.operators.table import Parameter, Tensor, Zero, operator
+from dmlax.onnx.operators.values import is_known
 from dmlax.onnx.operators.windows import PoolWindows, Windows
 
-_EVERY_OPSET = tuple(range(1, 29))  # of operators that ONNX Runtime puts into ONNX's domain
+
+def _wide(*values: Array | None) -> list[Any]:
+    """The values as float32; None stays None."""
+    return [None if x is None else x.astype(np.float32) for x in values]
 
 
-def _wide(*values: Tensor | None) -> list[Any]:
-    """The values on the device, as float32; None stays None."""
-    return [None if x is None else to_device(x).astype(np.float32) for x in values]
-
-
-operator("LayerNormalization", *range(1, 17))(floats.layer_normalization)
-operator("LayerNormalization", 1, domain=MICROSOFT)(floats.layer_normalization)
-
-
-@operator("RMSNormalization", 23)
-@operator("SimplifiedLayerNormalization", *_EVERY_OPSET)
+@operator("RMSNormalization", 23, ignores=["stash_type"])
+@operator("SimplifiedLayerNormalization", *range(1, 29), ignores=["stash_type"])
 def root_mean_square_normalization(
-    x: Tensor, scale: Tensor, /, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+    x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5
 ) -> tuple[Array, Array]:
     """Divides the axes from `axis` on by the root of their mean square; returns 1 / root too."""
     wide, scale = _wide(x, scale)
@@ -46,138 +40,123 @@ def root_mean_square_normalization(
 
 
 def _with_skip(
-    x: Tensor,
-    skip: Tensor,
-    scale: Tensor,
-    beta: Tensor | None,
-    bias: Tensor | None,
-    *,
+    x: Array,
+    skip: Array,
+    bias: Array | None,
+    *factors: Array | None,
     epsilon: float,
     is_centred: bool = True,
 ) -> tuple[Array, Array, Array, Array]:
     """Normalizes a sum, which is the last output."""
-    dtype, (wide, skip, bias) = x.dtype, _wide(x, skip, bias)
+    wide, skip, bias = _wide(x, skip, bias)
     total = wide + skip if bias is None else wide + skip + bias
-    operands = _wide(total, scale, beta)
+    operands = _wide(total, *factors)
     y, mean, inverse = floats.normalize(*operands, epsilon=epsilon, is_centred=is_centred)
-    return y.astype(dtype), mean, inverse, total.astype(dtype)
+    return y.astype(x.dtype), mean, inverse, total.astype(x.dtype)
 
 
 @operator("SkipLayerNormalization", 1, domain=MICROSOFT)
 def skip_layer_normalization(
-    x: Tensor,
-    skip: Tensor,
-    scale: Tensor,
-    beta: Tensor | None = None,
-    bias: Tensor | None = None,
-    /,
+    x: Array,
+    skip: Array,
+    scale: Array,
+    beta: Array | None = None,
+    bias: Array | None = None,
     *,
     epsilon: float = 1e-12,
 ) -> tuple[Array, ...]:
     """Normalizes a sum by its mean and deviation."""
-    return _with_skip(x, skip, scale, beta, bias, epsilon=epsilon)
+    return _with_skip(x, skip, bias, scale, beta, epsilon=epsilon)
 
 
 @operator("SkipSimplifiedLayerNormalization", 1, domain=MICROSOFT)
 def skip_root_mean_square_normalization(
-    x: Tensor, skip: Tensor, scale: Tensor, bias: Tensor | None = None, /, *, epsilon: float = 1e-12
+    x: Array, skip: Array, scale: Array, bias: Array | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Array, ...]:
     """Normalizes a sum by the root of its mean square."""
-    return _with_skip(x, skip, scale, None, bias, epsilon=epsilon, is_centred=False)
+    return _with_skip(x, skip, bias, scale, epsilon=epsilon, is_centred=False)
+
+
+class Embedding(NamedTuple):
+    """The inputs that the embeddings share."""
+
+    ids: Array
+    segments: Array | None
+    words: Array
+    positions: Array
+    segment_table: Array | None
+    scale: Array
+    beta: Array
 
 
 def _embed(
-    ids: Tensor,
-    tables: Sequence[Array],
-    scale: Tensor,
-    beta: Tensor,
-    epsilon: float,
-    mask: Tensor | None,
+    tables: Sequence[Array], scale: Array, beta: Array, mask: Array | None, epsilon: float
 ) -> tuple[Array, Array, Array]:
     """Normalizes a sum of rows; counts the ones of every row of a mask; returns the sum too."""
     total = sum(tables[1:], tables[0])
     y, *_ = floats.normalize(*_wide(total, scale, beta), epsilon=epsilon)
-    counts = jnp.zeros(ids.shape[:1], np.int32)
+    counts = jnp.zeros(total.shape[:1], np.int32)
     if mask is not None:
-        counts = (to_device(mask) == 1).sum(1).astype(np.int32)
+        counts = (mask == 1).sum(1).astype(np.int32)
     return y.astype(total.dtype), counts, total
 
 
-def _rows(table: Tensor, indices: Tensor) -> Array:
-    return jnp.take(to_device(table), to_device(indices), axis=0)
+def _rows(table: Array, indices: Array) -> Array:
+    return jnp.take(table, indices, axis=0)
 
 
-@operator("EmbedLayerNormalization", 1, domain=MICROSOFT)
+@operator("EmbedLayerNormalization", 1, domain=MICROSOFT, ignores=["mask_index_type"])
 def embed_layer_normalization(
-    ids: Tensor,
-    segments: Tensor | None,
-    words: Tensor,
-    positions: Tensor,
-    segment_table: Tensor | None,
-    scale: Tensor,
-    beta: Tensor,
-    mask: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    /,
+    of: Embedding,
+    mask: Array | None = None,
+    position_ids: Array | None = None,
     *,
     epsilon: float = 1e-12,
-    mask_index_type: int = 0,
 ) -> tuple[Array, Array, Array]:
     """Adds the rows of tokens, positions and segments, and normalizes the sum."""
     if position_ids is None:
-        position_ids = jnp.arange(ids.shape[1])[None]
-    parts = [_rows(words, ids), _rows(positions, position_ids)]
-    if segments is not None and segment_table is not None:
-        parts.append(_rows(segment_table, segments))
-    return _embed(ids, parts, scale, beta, epsilon, mask)
+        position_ids = jnp.arange(of.ids.shape[1])[None]
+    parts = [_rows(of.words, of.ids), _rows(of.positions, position_ids)]
+    if of.segments is not None and of.segment_table is not None:
+        parts.append(_rows(of.segment_table, of.segments))
+    return _embed(parts, of.scale, of.beta, mask, epsilon)
 
 
 @operator("QEmbedLayerNormalization", 1, domain=MICROSOFT)
 def quantized_embed_layer_normalization(
-    ids: Tensor,
-    segments: Tensor | None,
-    words: Tensor,
-    positions: Tensor,
-    segment_table: Tensor | None,
-    scale: Tensor,
-    beta: Tensor,
-    mask: Tensor | None,
-    *parameters: Parameter,
-    epsilon: float = 1e-12,
+    of: Embedding, mask: Array | None, *parameters: Parameter, epsilon: float = 1e-12
 ) -> tuple[Array, Array, Array]:
     """Dequantizes rows, adds them, and normalizes the sum."""
     if len(parameters) != 10:
         raise UnsupportedError(f"it has {8 + len(parameters)} inputs, expected 18")
-    indices = (ids, jnp.arange(ids.shape[1])[None], segments, None, None)
+    indices = (of.ids, jnp.arange(of.ids.shape[1])[None], of.segments, None, None)
     parts = []
-    tables = (words, positions, segment_table, scale, beta)
-    for i, (table, index) in enumerate(zip(tables, indices, strict=True)):
+    for i, (table, index) in enumerate(zip(of[2:], indices, strict=True)):
         if table is not None:
-            levels = to_device(table) if index is None else _rows(table, index)
+            levels = table if index is None else _rows(table, index)
             parts.append(quantized.scale_difference(levels, parameters[5 + i], parameters[i]))
     *rows, scale, beta = parts
-    return _embed(ids, rows, scale, beta, epsilon, mask)
+    return _embed(rows, scale, beta, mask, epsilon)
 
 
 @operator("FastGelu", 1, domain=MICROSOFT)
-def fast_gelu(x: Tensor, bias: Tensor | None = None, /) -> Array:
+def fast_gelu(x: Array, bias: Array | None = None) -> Array:
     """The Gaussian error linear unit of x plus a bias, by tanh."""
-    x = to_device(x) if bias is None else to_device(x) + to_device(bias)
-    wide: Array = x.astype(np.float32)
+    wide = (x if bias is None else x + bias).astype(np.float32)
     slope = 0.7978845608028654 + 0.035677408136300125 * wide * wide
     return (0.5 * wide * (1 + jnp.tanh(wide * slope))).astype(x.dtype)
 
 
 @operator("BiasGelu", 1, domain=MICROSOFT)
-def bias_gelu(x: Tensor, bias: Tensor, /) -> Array:
+def bias_gelu(x: Array, bias: Array) -> Array:
     """The Gaussian error linear unit of a sum."""
-    return floats.gelu(to_device(x) + to_device(bias))
+    return floats.gelu(x + bias)
 
 
 @operator("QuickGelu", 1, domain=MICROSOFT)
-def quick_gelu(x: Tensor, /, *, alpha: float = 1.702) -> Array:
+def quick_gelu(x: Array, *, alpha: float = 1.702) -> Array:
     """X times the sigmoid of alpha x."""
-    wide: Array = to_device(x).astype(np.float32)
+    wide: Array = x.astype(np.float32)
     return (wide * jax.nn.sigmoid(alpha * wide)).astype(x.dtype)
 
 
@@ -205,20 +184,19 @@ def _convolution(channels_last: bool) -> Callable[..., Array]:
     """A convolution, a residual and an activation."""
 
     def compute(
-        x: Tensor,
-        w: Tensor,
-        bias: Tensor | None = None,
-        residual: Tensor | None = None,
-        /,
+        x: Array,
+        w: Array,
+        bias: Array | None = None,
+        residual: Array | None = None,
         *,
         activation: str = "",
         activation_params: tuple[float, ...] = (),
         windows: Windows,
     ) -> Array:
-        image = jnp.moveaxis(to_device(x), -1, 1) if channels_last else x
+        image = jnp.moveaxis(x, -1, 1) if channels_last else x
         y = floats.convolution(image, w, bias, windows=windows)
         y = jnp.moveaxis(y, 1, -1) if channels_last else y
-        y = y if residual is None else y + to_device(residual)
+        y = y if residual is None else y + residual
         return _activate(y, activation, activation_params)
 
     return compute
@@ -230,24 +208,20 @@ operator("NhwcConv", 1, domain=MICROSOFT)(_convolution(True))
 
 
 @operator("NhwcMaxPool", 1, domain=MICROSOFT)
-def max_pool_of_rows(
-    x: Tensor, /, *, windows: PoolWindows, dilations: tuple[int, ...] | None = None
-) -> Array | tuple[Array, Array]:
+def max_pool_of_rows(x: Array, *, windows: PoolWindows) -> Array | tuple[Array, Array]:
     """Takes the largest element of every window, channels last."""
-    return max_pool(x, windows=windows, dilations=dilations, channels_last=1, output_count=1)
+    return max_pool(x, windows=windows, channels_last=1, output_count=1)
 
 
-@operator("FusedGemm", 1, domain=MICROSOFT)
+@operator("FusedGemm", 1, domain=MICROSOFT, ignores=["activation_gamma"])
 def fused_gemm(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None = None,
-    /,
+    a: Array,
+    b: Array,
+    c: Array | None = None,
     *,
     activation: str = "",
     activation_alpha: float = 0.0,
     activation_beta: float = 0.0,
-    activation_gamma: float = 0.0,
     factors: floats.GemmFactors,
 ) -> Array:
     """Multiplies matrices, adds a third, and computes an activation."""
@@ -258,9 +232,8 @@ def fused_gemm(
 @operator("FusedMatMul", 1, domain=MICROSOFT)
 @operator("TransposeMatMul", 1, domain=MICROSOFT)
 def fused_matrix_product(
-    a: Tensor,
-    b: Tensor,
-    /,
+    a: Array,
+    b: Array,
     *,
     alpha: float = 1.0,
     transA: int = 0,
@@ -269,8 +242,8 @@ def fused_matrix_product(
     transBatchB: int = 0,
 ) -> Array:
     """Multiplies matrices that it transposes, and scales the product."""
-    left = _transposed(to_device(a), transA, transBatchA)
-    right = _transposed(to_device(b), 0, transBatchB)
+    left = _transposed(a, transA, transBatchA)
+    right = _transposed(b, 0, transBatchB)
     if transB and left.ndim == right.ndim and left.ndim > 1 and left.shape[-2] == 1:
         # XLA would copy the transposed matrix for a single row.
         product = floats.matrix_product(right, jnp.swapaxes(left, -1, -2)).swapaxes(-1, -2)
@@ -300,7 +273,7 @@ def attend(
     q: Array,
     k: Array,
     v: Array,
-    bias: Tensor | None = None,
+    bias: Array | None = None,
     allowed: Array | None = None,
     *,
     scale: float | None = None,
@@ -340,13 +313,10 @@ def attend(
 
 def _repeat_groups(x: Array, heads: int) -> Array:
     """Gives every head the keys or values of its group."""
-    batch, groups, *rest = x.shape
-    if heads == groups:
-        return x
+    groups = x.shape[1]
     if heads % groups:
         raise UnsupportedError(f"it has {heads} heads and {groups} groups of them")
-    x = jnp.broadcast_to(x[:, :, None], (batch, groups, heads // groups, *rest))
-    return x.reshape((batch, heads, *rest))
+    return x if heads == groups else jnp.repeat(x, heads // groups, axis=1)
 
 
 def _split_heads(x: Array, heads: int) -> Array:
@@ -363,14 +333,14 @@ def _merge_heads(x: Array) -> Array:
     return jnp.swapaxes(x, 1, 2).reshape((batch, length, heads * size))
 
 
-def _before(past: Tensor | None, x: Array) -> Array:
+def _before(past: Array | None, x: Array) -> Array:
     """Puts the keys or values of a cache before new ones."""
-    return x if past is None else jnp.concatenate([to_device(past).astype(x.dtype), x], axis=2)
+    return x if past is None else jnp.concatenate([past.astype(x.dtype), x], axis=2)
 
 
-def _mask_bias(mask: Tensor, batch: int, total: int, value: float) -> Array:
+def _mask_bias(mask: Array, batch: int, total: int, value: float) -> Array:
     """The bias of a mask in one of com.microsoft's forms."""
-    mask, keys = to_device(mask), jnp.arange(total)
+    keys = jnp.arange(total)
     if mask.ndim in (2, 3):
         keep = mask[:, None, None] > 0 if mask.ndim == 2 else mask[:, None] > 0
     elif mask.ndim == 1 and mask.shape[0] in (batch, 2 * batch):
@@ -395,13 +365,15 @@ class MaskedHeads(NamedTuple):
     mask_filter_value: float = -10000.0
     scale: float = 0.0
     unidirectional: int = 0
+    do_rotary: Zero = 0
+    past_present_share_buffer: Zero = 0
 
     def attend(
         self,
         heads: Sequence[Array],
-        mask: Tensor | None,
-        attention_bias: Tensor | None,
-        past: Sequence[Tensor | None],
+        mask: Array | None,
+        attention_bias: Array | None,
+        past: Sequence[Array | None],
     ) -> tuple[Array, Array, Array, Array]:
         """Attends with com.microsoft's masks; returns keys, values and probabilities too."""
         q, *pair = heads
@@ -421,9 +393,9 @@ class MaskedHeads(NamedTuple):
         self,
         projected: Array,
         sizes: Sequence[int] | None,
-        mask: Tensor | None,
-        attention_bias: Tensor | None,
-        past: Tensor | None,
+        mask: Array | None,
+        attention_bias: Array | None,
+        past: Array | None,
     ) -> tuple[Array, Array | None]:
         """Attends with queries, keys and values in one row; returns keys and values too."""
         sizes = (projected.shape[-1] // 3,) * 3 if sizes is None else sizes
@@ -437,57 +409,48 @@ class MaskedHeads(NamedTuple):
         return y, jnp.stack([k, v]) if sizes[1] == sizes[2] else None
 
 
-def _expect_none(**options: object) -> None:
-    """Refuses options that no function here computes."""
+def _expect_none(**options: Tensor | None) -> None:
+    """Refuses inputs that no function here reads."""
     for name, value in options.items():
-        if value is not None and not (is_known(value) and not value.any()) and value != 0:
+        if value is not None and not (is_known(value) and not value.any()):
             raise UnsupportedError(f"its {name} is given, expected none")
 
 
-@operator("Attention", 1, domain=MICROSOFT)
+@operator("Attention", 1, domain=MICROSOFT, ignores=["rotary_embedding_dim"])
 def attention_of_projection(
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None = None,
-    mask: Tensor | None = None,
-    past: Tensor | None = None,
-    attention_bias: Tensor | None = None,
+    x: Array,
+    w: Array,
+    bias: Array | None = None,
+    mask: Array | None = None,
+    past: Array | None = None,
+    attention_bias: Array | None = None,
     past_sequence_length: Parameter | None = None,
-    /,
     *,
     heads: MaskedHeads,
-    do_rotary: int = 0,
-    past_present_share_buffer: int = 0,
     qkv_hidden_sizes: tuple[int, ...] | None = None,
-    rotary_embedding_dim: int = 0,
 ) -> tuple[Array, Array | None]:
     """Projects x to queries, keys and values, and attends."""
-    _expect_none(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
     projected = floats.matrix_product(x, w)
-    projected = projected if bias is None else projected + to_device(bias)
+    projected = projected if bias is None else projected + bias
     return heads.attend_merged(projected, qkv_hidden_sizes, mask, attention_bias, past)
 
 
 @operator("QAttention", 1, domain=MICROSOFT)
 def quantized_attention(
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor,
+    x: Array,
+    w: Array,
+    bias: Array,
     x_scale: Parameter,
     w_scale: Parameter,
-    mask: Tensor | None = None,
+    mask: Array | None = None,
     x_zero_point: Parameter | None = None,
     w_zero_point: Parameter | None = None,
-    past: Tensor | None = None,
-    /,
+    past: Array | None = None,
     *,
     heads: MaskedHeads,
-    do_rotary: int = 0,
-    past_present_share_buffer: int = 0,
     arithmetic: Arithmetic,
 ) -> tuple[Array, Array | None]:
     """Projects 8-bit x to floats, and attends."""
-    _expect_none(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
     operands = (x, w, x_scale, w_scale, x_zero_point, w_zero_point, bias)
     projected = quantized.integer_matrix_product_to_float(*operands, arithmetic=arithmetic)
     return heads.attend_merged(projected, None, mask, None, past)
@@ -495,17 +458,16 @@ def quantized_attention(
 
 @operator("MultiHeadAttention", 1, domain=MICROSOFT)
 def multi_head_attention(
-    q: Tensor,
-    k: Tensor | None = None,
-    v: Tensor | None = None,
-    bias: Tensor | None = None,
-    mask: Tensor | None = None,
-    attention_bias: Tensor | None = None,
-    past_key: Tensor | None = None,
-    past_value: Tensor | None = None,
+    q: Array,
+    k: Array | None = None,
+    v: Array | None = None,
+    bias: Array | None = None,
+    mask: Array | None = None,
+    attention_bias: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
     past_sequence_length: Parameter | None = None,
     cache_indirection: Parameter | None = None,
-    /,
     *,
     heads: MaskedHeads,
 ) -> tuple[Array, Array, Array, Array]:
@@ -518,62 +480,57 @@ def multi_head_attention(
     if k is None or v is None:
         raise UnsupportedError("its key or value is absent")
     parts, start = [], 0
-    for x in map(to_device, (q, k, v)):
+    for x in (q, k, v):
         size = x.shape[1] * x.shape[3] if x.ndim == 4 else x.shape[-1]
         if x.ndim == 3:
-            addend = 0 if bias is None else to_device(bias)[start : start + size]
+            addend = 0 if bias is None else bias[start : start + size]
             x = _split_heads(x + addend, heads.num_heads)
         parts.append(x)
         start += size
     return heads.attend(parts, mask, attention_bias, (past_key, past_value))
 
 
-def _unpack_rows(x: Tensor) -> list[Array]:
+def _unpack_rows(x: Array) -> list[Array]:
     """Rows of queries, keys or values of [batch, length, heads, parts, size]."""
-    parts = jnp.moveaxis(to_device(x), 3, 0)
+    parts = jnp.moveaxis(x, 3, 0)
     return [part.reshape((*part.shape[:2], part.shape[2] * part.shape[3])) for part in parts]
 
 
-@operator("Attention", 23, 24, 25)
+@operator("Attention", 23, 24, 25, ignores=["softmax_precision"])
 def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    past_key: Tensor | None = None,
-    past_value: Tensor | None = None,
-    valid_counts: Tensor | None = None,
-    /,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    valid_counts: Array | None = None,
     *,
     is_causal: int = 0,
     kv_num_heads: int = 0,
     left_window_size: int = -1,
     q_num_heads: int = 0,
-    qk_matmul_output_mode: int = 0,
+    qk_matmul_output_mode: Annotated[int, range(4)] = 0,
     right_window_size: int = -1,
     scale: float | None = None,
     softcap: float = 0.0,
-    softmax_precision: int = 0,
 ) -> tuple[Array, Array, Array, Array]:
     """Attends with ONNX's masks; returns keys, values and the scores of a step too."""
     has_rows = q.ndim == 3
-    counts = (q_num_heads, kv_num_heads, kv_num_heads)
-    heads = [to_device(x) for x in (q, k, v)]
     if has_rows:
-        heads = [_split_heads(x, n) for x, n in zip(heads, counts, strict=True)]
-    query, key, value = heads
-    offset = 0 if past_key is None else past_key.shape[2]
-    key, value = _before(past_key, key), _before(past_value, value)
-    length, total = query.shape[2], key.shape[2]
+        q = _split_heads(q, q_num_heads)
+        k, v = (_split_heads(x, kv_num_heads) for x in (k, v))
+    offset: int | Array = 0 if past_key is None else past_key.shape[2]
+    k, v = _before(past_key, k), _before(past_value, v)
+    length, total = q.shape[2], k.shape[2]
     bias, allowed = None, jnp.ones((1, 1, 1, 1), bool)
     if mask is not None:
-        mask = to_device(mask)
         missing = [(0, 0)] * (mask.ndim - 1) + [(0, total - mask.shape[-1])]
         is_boolean = mask.dtype == bool
         mask = jnp.pad(mask, missing, constant_values=False if is_boolean else -np.inf)
         bias, allowed = (None, allowed & mask) if is_boolean else (mask, allowed)
     if valid_counts is not None:
-        counted = to_device(valid_counts)[:, None, None, None]
+        counted = valid_counts[:, None, None, None]
         allowed = allowed & (jnp.arange(total) < counted)
         offset = counted - length
     distance = jnp.arange(total) - jnp.arange(length)[:, None] - offset  # from a query to a key
@@ -583,11 +540,9 @@ def attention(
         allowed = allowed & (distance <= right)
     if left_window_size >= 0:
         allowed = allowed & (distance >= -left_window_size)
-    attended = attend(query, key, value, bias, allowed, scale=scale, softcap=softcap)
-    if not 0 <= qk_matmul_output_mode <= 3:
-        raise UnsupportedError(f"qk_matmul_output_mode is {qk_matmul_output_mode}, expected 0 to 3")
+    attended = attend(q, k, v, bias, allowed, scale=scale, softcap=softcap)
     y = _merge_heads(attended.result) if has_rows else attended.result
-    return y, key, value, attended[1 + qk_matmul_output_mode]
+    return y, k, v, attended[1 + qk_matmul_output_mode]
 
 
 def rotate(x: Array, caches: Sequence[Array], is_interleaved: int) -> Array:
@@ -622,9 +577,9 @@ class Rotation(NamedTuple):
     num_heads: int = 0
     rotary_embedding_dim: int = 0
 
-    def of(self, x: Tensor, cosines: Tensor, sines: Tensor, positions: Array | None) -> Array:
+    def of(self, x: Array, cosines: Array, sines: Array, positions: Array | None) -> Array:
         """Rotates a tensor of 3 or 4 axes, by the rows of the caches at some positions if any."""
-        caches = [to_device(cache) for cache in (cosines, sines)]
+        caches = [cosines, sines]
         if positions is not None:
             caches = [jnp.take(cache, positions, axis=0) for cache in caches]
         shapes, size = [list(cache.shape) for cache in caches], self.rotary_embedding_dim
@@ -633,7 +588,6 @@ class Rotation(NamedTuple):
             raise UnsupportedError(
                 f"{text}, expected [batch, length, {size // 2 or 'half a head'}]"
             )
-        x = to_device(x)
         if x.ndim == 4:
             return rotate(x, caches, self.interleaved)
         return _merge_heads(rotate(_split_heads(x, self.num_heads), caches, self.interleaved))
@@ -641,108 +595,94 @@ class Rotation(NamedTuple):
 
 @operator("RotaryEmbedding", 23)
 def rotary_embedding(
-    x: Tensor,
-    cosines: Tensor,
-    sines: Tensor,
-    positions: Tensor | None = None,
-    /,
-    *,
-    rotation: Rotation,
+    x: Array, cosines: Array, sines: Array, positions: Array | None = None, *, rotation: Rotation
 ) -> Array:
     """Rotates pairs of elements by the angles of their positions."""
-    return rotation.of(x, cosines, sines, None if positions is None else to_device(positions))
+    return rotation.of(x, cosines, sines, positions)
 
 
-@operator("RotaryEmbedding", 1, domain=MICROSOFT)
+@operator("RotaryEmbedding", 1, domain=MICROSOFT, ignores=["scale"])
 def rotary_embedding_of_positions(
-    x: Tensor,
-    positions: Tensor,
-    cosines: Tensor,
-    sines: Tensor,
-    /,
+    x: Array,
+    positions: Array,
+    cosines: Array,
+    sines: Array,
     *,
     rotation: Rotation,
-    is_packed_batching: int = 0,
-    scale: float = 1.0,
+    is_packed_batching: Zero = 0,
 ) -> Array:
     """Rotates pairs of elements by the angles of their positions, or of a first position on."""
-    _expect_none(is_packed_batching=is_packed_batching)
-    places = to_device(positions)
-    if places.ndim == 1:
-        places = places[None, :1] + jnp.arange(x.shape[-2] if x.ndim == 4 else x.shape[1])
+    if positions.ndim == 1:
+        positions = positions[None, :1] + jnp.arange(x.shape[-2] if x.ndim == 4 else x.shape[1])
     if x.ndim != 4 and not rotation.num_heads:  # ONNX Runtime takes the heads from the caches
         rotation = rotation._replace(num_heads=x.shape[-1] // (2 * cosines.shape[-1]))
-    return rotation.of(x, cosines, sines, places)
+    return rotation.of(x, cosines, sines, positions)
 
 
-@operator("GroupQueryAttention", 1, domain=MICROSOFT)
+_OF_ABSENT_INPUTS = (  # options of quantized caches and of normalized queries and keys
+    *("k_norm_epsilon", "k_quant_type", "kv_cache_bit_width"),
+    *("q_norm_epsilon", "qk_norm_epsilon", "v_quant_type"),
+)
+
+
+@operator("GroupQueryAttention", 1, domain=MICROSOFT, ignores=_OF_ABSENT_INPUTS)
 def group_query_attention(
-    q: Tensor,
-    k: Tensor | None,
-    v: Tensor | None,
-    past_key: Tensor | None,
-    past_value: Tensor | None,
-    last_keys: Tensor,
-    total_length: Tensor,
-    cosines: Tensor | None = None,
-    sines: Tensor | None = None,
-    positions: Tensor | None = None,
-    attention_bias: Tensor | None = None,
-    sink: Tensor | None = None,
+    q: Array,
+    k: Array | None,
+    v: Array | None,
+    past_key: Array | None,
+    past_value: Array | None,
+    last_keys: Array,
+    total_length: Array,
+    cosines: Array | None = None,
+    sines: Array | None = None,
+    positions: Array | None = None,
+    attention_bias: Array | None = None,
+    sink: Array | None = None,
     k_scale: Parameter | None = None,
     v_scale: Parameter | None = None,
     q_norm: Parameter | None = None,
     k_norm: Parameter | None = None,
     query_counts: Parameter | None = None,
-    /,
     *,
     num_heads: int,
     kv_num_heads: int,
     causal: int = 1,
     do_rotary: int = 0,
-    k_norm_epsilon: float = 0.0,
-    k_quant_type: str = "NONE",
-    kv_cache_bit_width: int = 0,
     local_window_size: int = -1,
-    q_norm_epsilon: float = 0.0,
-    qk_norm_epsilon: float = 1e-6,
     qk_output: int = 0,
     rotary_interleaved: int = 0,
     scale: float = 0.0,
-    sliding_window_cache: int = 0,
+    sliding_window_cache: Zero = 0,
     smooth_softmax: int = 0,
     softcap: float = 0.0,
-    v_quant_type: str = "NONE",
 ) -> tuple[Array, Array, Array, Array]:
     """Attends with groups of heads to the keys of a prompt; a cache has to be empty."""
     _expect_none(k_scale=k_scale, v_scale=v_scale, q_norm_weight=q_norm, k_norm_weight=k_norm)
-    _expect_none(query_seqlens=query_counts, sliding_window_cache=sliding_window_cache)
+    _expect_none(query_seqlens=query_counts)
     for cache in (past_key, past_value):
         if cache is not None and not (isinstance(cache.shape[2], int) and cache.shape[2] == 0):
             text = f"its cache has the shape {list(cache.shape)}, expected length 0"
             raise UnsupportedError(f"{text}: give input_shapes a static one")
-    rows = to_device(q)
     if k is None or v is None:
-        size = rows.shape[-1] // (num_heads + 2 * kv_num_heads)
+        size = q.shape[-1] // (num_heads + 2 * kv_num_heads)
         ends = (num_heads * size, (num_heads + kv_num_heads) * size)
-        q, k, v = jnp.split(rows, ends, axis=-1)
-    query = _split_heads(to_device(q), num_heads)
-    key, value = (_split_heads(to_device(x), kv_num_heads) for x in (k, v))
-    length = query.shape[2]
+        q, k, v = jnp.split(q, ends, axis=-1)
+    q, k, v = _split_heads(q, num_heads), *(_split_heads(x, kv_num_heads) for x in (k, v))
+    length = q.shape[2]
     if do_rotary:
         if cosines is None or sines is None:
             raise UnsupportedError("its cos_cache or sin_cache is absent")
-        places = jnp.arange(length)[None] if positions is None else to_device(positions)
-        caches = [jnp.take(to_device(x), places, axis=0) for x in (cosines, sines)]
-        query, key = (rotate(x, caches, rotary_interleaved) for x in (query, key))
-    allowed = jnp.arange(length) <= to_device(last_keys).reshape((-1, 1, 1, 1))
+        positions = jnp.arange(length)[None] if positions is None else positions
+        caches = [jnp.take(x, positions, axis=0) for x in (cosines, sines)]
+        q, k = (rotate(x, caches, rotary_interleaved) for x in (q, k))
+    allowed = jnp.arange(length) <= last_keys.reshape((-1, 1, 1, 1))
     if causal:
         allowed = allowed & _causal(length, length, 0)
     if local_window_size >= 0:
         allowed = allowed & ~_causal(length, length, -local_window_size)
-    sink = None if sink is None else to_device(sink).reshape((1, -1, 1, 1))
+    sink = None if sink is None else sink.reshape((1, -1, 1, 1))
     sink = jnp.zeros((1, 1, 1, 1)) if sink is None and smooth_softmax == 1 else sink
-    options: dict[str, Any] = {"scale": scale, "softcap": softcap, "sink": sink}
-    attended = attend(query, key, value, attention_bias, allowed, **options)
+    attended = attend(q, k, v, attention_bias, allowed, scale=scale, softcap=softcap, sink=sink)
     scores = attended.probabilities if qk_output == 2 else attended.biased
-    return _merge_heads(attended.result), key, value, scores
+    return _merge_heads(attended.result), k, v, scores

@@ -19,7 +19,9 @@ from jax.typing import DTypeLike
 from dmlax._core import ieee
 from dmlax.errors import UnsupportedError
 from dmlax.onnx import budget
-from dmlax.onnx.operators.table import Tensor
+
+Tensor = Array | np.ndarray
+"""An operand; a constant of the file is one of the model's params."""
 
 
 def _has_x64() -> bool:

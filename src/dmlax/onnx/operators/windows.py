@@ -107,40 +107,38 @@ class PoolWindows(NamedTuple):
     kernel_shape: _Sizes
     auto_pad: str = "NOTSET"
     ceil_mode: int = 0
+    dilations: _Sizes | None = None
     pads: _Sizes | None = None
     strides: _Sizes | None = None
 
-    def options(
-        self, x: Tensor, dilations: _Sizes | None, is_channels_last: bool = False
-    ) -> dict[str, Any]:
+    def options(self, x: Tensor, is_channels_last: bool = False) -> dict[str, Any]:
         """The options of a pool of dmlax."""
         rank = len(x.shape)
         _expect_rank(rank, tuple(_SPATIAL))
         layout = image_layout(rank, is_channels_last)
         sizes = [size for size, axis in zip(x.shape, layout, strict=True) if axis not in "NC"]
-        start, end = self.padding(sizes, dilations)
+        start, end = self.padding(sizes)
         return {
             "window_size": self.kernel_shape,
             "strides": self.strides,
-            "dilations": dilations,
+            "dilations": self.dilations,
             "start_padding": start,
-            "end_padding": self._ceiling(sizes, start, end, dilations) if self.ceil_mode else end,
+            "end_padding": self._ceiling(sizes, start, end) if self.ceil_mode else end,
             "dimension_numbers": layout,
         }
 
-    def padding(self, sizes: Sequence[int], dilations: _Sizes | None) -> tuple[_Sizes, _Sizes]:
+    def padding(self, sizes: Sequence[int]) -> tuple[_Sizes, _Sizes]:
         """The start and the end padding of every axis."""
-        return self._windows(dilations).padding(sizes, self.kernel_shape)
+        return self._windows.padding(sizes, self.kernel_shape)
 
-    def _windows(self, dilations: _Sizes | None) -> Windows:
-        return Windows(self.auto_pad, dilations, 1, self.kernel_shape, self.pads, self.strides)
+    @property
+    def _windows(self) -> Windows:
+        return Windows(self.auto_pad, self.dilations, pads=self.pads, strides=self.strides)
 
-    def _ceiling(
-        self, sizes: Sequence[int], start: _Sizes, end: _Sizes, dilations: _Sizes | None
-    ) -> tuple[int, ...]:
+    def _ceiling(self, sizes: Sequence[int], start: _Sizes, end: _Sizes) -> tuple[int, ...]:
         """The end padding with which as many windows fit as begin inside the padded image."""
         paddings = []
-        steps = self._windows(dilations).steps(self.kernel_shape)
+        steps = self._windows.steps(self.kernel_shape)
         for size, a, b, span, stride in zip(sizes, start, end, *steps, strict=True):
             windows = output_size(size + a + b + stride - 1, span, stride)
             if (windows - 1) * stride >= size + a:  # the last one would begin in the end padding

@@ -10,7 +10,7 @@ import numpy as np
 from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.check import Avals, AvalsOfGraphs
 from dmlax.onnx.evaluate import split_constants
-from dmlax.onnx.graph import Graph, Node, unused_name
+from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.passes.attention import fuse_attention, fuse_self_attention
 from dmlax.onnx.passes.byte_functions import fuse_byte_functions
 from dmlax.onnx.passes.byte_moves import move_bytes, quantize_before_moves
@@ -20,8 +20,11 @@ from dmlax.onnx.passes.epilogues import fuse_adds, fuse_gemm_adds, fuse_gemm_fun
 from dmlax.onnx.passes.joined_products import join_products
 from dmlax.onnx.passes.layout import channels_last
 from dmlax.onnx.passes.normalizations import fuse_layer_normalizations, fuse_normalizations
-from dmlax.onnx.passes.packed_weights import fuse_dequantized_weights
-from dmlax.onnx.passes.products import fuse_scaled_products, fuse_transposes
+from dmlax.onnx.passes.products import (
+    fuse_dequantized_weights,
+    fuse_scaled_products,
+    fuse_transposes,
+)
 from dmlax.onnx.passes.qdq import fuse_qdq, known_types
 from dmlax.onnx.passes.redundant_nodes import drop_clamps, drop_identities
 from dmlax.onnx.passes.row_selection import take_rows_first
@@ -76,21 +79,19 @@ def each_pass(graph: Graph, arithmetic: Arithmetic) -> Iterator[tuple[str, Graph
 
 def run_passes_of_shapes(graph: Graph, avals: AvalsOfGraphs) -> Graph:
     """Runs the passes that need the dtype and the shape of every tensor, in subgraphs first."""
-
-    def run(subgraph: Graph) -> Graph:
-        tensors = avals.of_subgraphs.get(id(subgraph))
-        if tensors is None:
-            return subgraph
-        return run_passes_of_shapes(subgraph, avals._replace(of_graph=tensors))
-
-    graph = graph.map_subgraphs(run)
+    if id(graph) not in avals:
+        return graph
+    fused = graph.map_subgraphs(lambda subgraph: run_passes_of_shapes(subgraph, avals))
     for fuse in PASSES_OF_SHAPES:
-        graph = fuse(graph, avals.of_graph)
-    return graph
+        fused = fuse(fused, avals[id(graph)])
+    return fused
 
 
 def lift_params(graph: Graph, arithmetic: Arithmetic) -> Graph:
-    """Runs the passes in subgraphs, whose params become constants of the graph around them."""
+    """Runs the passes in subgraphs, whose params become constants of the graph around them.
+
+    Subgraphs get the constants that they capture.
+    """
     lifter = _Lifter(graph, arithmetic)
     nodes = tuple(lifter.lift(node) if node.graphs else node for node in graph.nodes)
     return graph.replace(nodes=nodes, constants=lifter.constants)
@@ -103,30 +104,33 @@ class _Lifter:
         self.arithmetic = arithmetic
         self.constants = dict(graph.constants)
         self.names = {id(array): name for name, array in graph.constants.items()}
-        self.taken = graph.tensors()
+        self.taken = set(graph.tensors)
         self.types = known_types(graph)
 
     def lift(self, node: Node) -> Node:
         """Returns a node whose subgraphs capture their params."""
-        graphs, params, captured = {}, {}, node.captured
+        graphs, params, formals, captured = {}, {}, {}, node.captured
         types = {name: self.types[x] for name, x in captured.items() if x in self.types}
+        shared = {name: self.constants[x] for name, x in captured.items() if x in self.constants}
+        captured = {name: x for name, x in captured.items() if name not in shared}
         for key, graph in node.graphs.items():
-            lifted = lift_params(graph.replace(types=types), self.arithmetic)
-            graphs[key], params[key] = split_constants(run_passes(lifted, self.arithmetic))
+            formals[key] = graph.parameters[: len(graph.parameters) - len(node.captured)]
+            constants, parameters = {**graph.constants, **shared}, (*formals[key], *captured)
+            graph = graph.replace(constants=constants, parameters=parameters, types=types)
+            graph = run_passes(lift_params(graph, self.arithmetic), self.arithmetic)
+            graphs[key], params[key] = split_constants(graph)
         inner: dict[int, str] = {}  # names in the subgraphs by array
-        taken = {*captured}.union(*(graph.tensors() for graph in graphs.values()))
+        taken = {*captured}.union(*(graph.tensors for graph in graphs.values()))
         for key, arrays in params.items():
             for name, array in arrays.items():
                 if id(array) not in inner:
                     inner[id(array)] = _take_name(name, taken)
                     captured[inner[id(array)]] = self._outer_name(node, name, array)
-            names = {name: inner[id(array)] for name, array in arrays.items()}
-            graphs[key] = _rename(graphs[key], names)
+            graphs[key] = _rename(graphs[key], {name: inner[id(x)] for name, x in arrays.items()})
         used = {x for graph in graphs.values() for x in (*graph.consumers, *graph.outputs)}
         captured = {name: outer for name, outer in captured.items() if name in used}
         for key, graph in graphs.items():
-            formals = graph.parameters[: len(graph.parameters) - len(node.captured)]
-            graphs[key] = graph.replace(parameters=(*formals, *captured))
+            graphs[key] = graph.replace(parameters=(*formals[key], *captured))
         return node.with_graphs(graphs, captured)
 
     def _outer_name(self, node: Node, name: str, array: np.ndarray) -> str:
@@ -140,9 +144,10 @@ class _Lifter:
 
 def _take_name(wanted: str, taken: set[str]) -> str:
     """A name that is not taken; it is from then on."""
-    name = unused_name(wanted, taken)
-    taken.add(name)
-    return name
+    while wanted in taken:
+        wanted += "'"
+    taken.add(wanted)
+    return wanted
 
 
 def _rename(graph: Graph, names: Mapping[str, str]) -> Graph:

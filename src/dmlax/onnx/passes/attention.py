@@ -5,9 +5,8 @@ from collections.abc import Callable
 from dmlax.onnx.check import Avals
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
 from dmlax.onnx.operators.fused import Function
+from dmlax.onnx.passes.epilogues import GEMM
 from dmlax.onnx.passes.patterns import Constant, Match, Op, Pattern, SingleUse, replaces
-
-_GEMM_INPUTS = 9  # with its bias or without
 
 
 def _permutes(*perm: int) -> Callable[[Graph, Node], bool]:
@@ -54,15 +53,9 @@ def _is_of_rows(softmax: Node, avals: Avals) -> bool:
     return is_last and isinstance(aval.shape[-1], int)
 
 
-_GEMM = SingleUse(
-    "QGemm",
-    domain=MICROSOFT,
-    name="gemm",
-    fits=lambda graph, node: len(node.inputs) == _GEMM_INPUTS,
-)
 _SHAPE = Constant("shape", lambda array: array.size == 5)  # images, rows, 3, heads, columns
 _PARTS = Op(
-    "Transpose", SingleUse("Reshape", _GEMM, _SHAPE), name="parts", fits=_permutes(2, 0, 3, 1, 4)
+    "Transpose", SingleUse("Reshape", GEMM, _SHAPE), name="parts", fits=_permutes(2, 0, 3, 1, 4)
 )
 
 
@@ -85,7 +78,7 @@ _INPUTS = {0: _part("queries", 0), 3: _KEYS, 10: _part("values", 2)}
 @replaces(Op("QLinearAttention", *(_INPUTS.get(i, "") for i in range(11)), domain=OWN))
 def fuse_self_attention(graph: Graph, attention: Node, match: Match, avals: Avals) -> Node | None:
     """Replaces an attention, the split of a QGemm's output before it, and the QGemm by one node."""
-    gemm, parts, aval = graph.producers[match["gemm"]], match["parts"], avals.get(match["gemm"])
+    gemm, parts, aval = graph.producers[match["result"]], match["parts"], avals.get(match["result"])
     images, rows, three, heads, columns = map(int, graph.constants[match["shape"]])
     is_split = images == -1 and three == 3 and min(rows, heads, columns) > 0
     if aval is None or not is_split or aval.shape[-1] != 3 * heads * columns:

@@ -8,7 +8,7 @@ import numpy as np
 from dmlax._core.arguments import Aval
 from dmlax.onnx.check import Avals
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
-from dmlax.onnx.passes.patterns import Match, Op, SingleUse, replaces
+from dmlax.onnx.passes.patterns import Match, Op, SingleUse, replaces, swap
 
 _LOOKUPS = {("QLinearLeakyRelu", MICROSOFT), ("QLinearSigmoid", MICROSOFT)}
 _ELEMENT_WISE = _LOOKUPS | {  # on the host their float32 has ONNX Runtime's bits
@@ -42,10 +42,7 @@ def fuse_byte_functions(graph: Graph, avals: Avals) -> Graph:
 @replaces(Op("ByteFunction", SingleUse("Transpose", "x", name="transposed"), domain=OWN))
 def _look_up_first(graph: Graph, function: Node, match: Match) -> list[Node]:
     """Looks up before a transposition, so that what reads it may undo it."""
-    transpose = graph.producers[match["transposed"]]
-    y = graph.unused_name(f"{function.outputs[0]}@before")
-    moved = transpose.replace(inputs=(y,), outputs=function.outputs)
-    return [function.replace(inputs=(match["x"], *function.inputs[1:]), outputs=(y,)), moved]
+    return swap(graph, graph.producers[match["transposed"]], function, "before")
 
 
 def _chain(graph: Graph, avals: Avals, chains: Mapping[str, _Chain], node: Node) -> _Chain | None:

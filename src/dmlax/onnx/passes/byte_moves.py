@@ -1,8 +1,7 @@
 """Moves bytes instead of the floats that are made of them, or of which they are made."""
 
-from collections.abc import Iterator
-
 from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.passes.patterns import swap
 
 _ORDERS = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 _MOVES = (*_ORDERS, "Slice")
@@ -13,18 +12,13 @@ def move_bytes(graph: Graph) -> Graph:
     dequantized: dict[str, Node] = {}
 
     def move(node: Node) -> list[Node]:
-        nodes = []
-        before = dequantized.get(node.input(0))
+        nodes, before = [node], dequantized.get(node.input(0))
         if before is not None and _is_move(graph, node):
-            (moved,) = node.outputs
-            source = graph.unused_name(f"{moved}@bytes")
-            inputs = (before.inputs[0], *node.inputs[1:])
-            nodes.append(node.replace(inputs=inputs, outputs=(source,)))
-            inputs = (source, *before.inputs[1:])
-            node = before.replace(name=f"dequantize {moved}", inputs=inputs, outputs=(moved,))
-        if node.op == "DequantizeLinear" and graph.has_one_scale(node):
-            dequantized[node.outputs[0]] = node
-        return [*nodes, node]
+            before = before.replace(name=f"dequantize {node.outputs[0]}")
+            nodes = swap(graph, before, node, "bytes")
+        if nodes[-1].op == "DequantizeLinear" and graph.has_one_scale(nodes[-1]):
+            dequantized[node.outputs[0]] = nodes[-1]
+        return nodes
 
     return graph.rewrite(move)
 
@@ -39,27 +33,13 @@ def _is_move(graph: Graph, node: Node) -> bool:
 def quantize_before_moves(graph: Graph) -> Graph:
     """Quantizes elements before the nodes that order them, not after."""
 
-    def swap(quantize: Node) -> list[Node] | None:
+    def quantize_first(quantize: Node) -> list[Node] | None:
+        move = graph.single_use_producers.get(quantize.input(0))
+        if move is None or move.op not in _ORDERS or move.domain:
+            return None
         if quantize.op != "QuantizeLinear" or not graph.has_one_scale(quantize):
             return None
-        moves = [*_moves_before(graph, quantize.inputs[0])][::-1]
-        if not moves:
-            return None
-        (last,) = quantize.outputs
-        names = [graph.unused_name(f"{last}@{count}") for count in range(len(moves))] + [last]
-        inputs = (moves[0].inputs[0], *quantize.inputs[1:])
-        nodes = [quantize.replace(inputs=inputs, outputs=(names[0],))]
-        for move, source, moved in zip(moves, names, names[1:], strict=False):
-            nodes.append(move.replace(inputs=(source, *move.inputs[1:]), outputs=(moved,)))
-        return nodes
+        first, last = swap(graph, move, quantize, "quantized")
+        return [*(quantize_first(first) or [first]), last]
 
-    return graph.rewrite(swap)
-
-
-def _moves_before(graph: Graph, name: str) -> Iterator[Node]:
-    """The nodes that order the elements of a tensor, the last first, all read once."""
-    while (move := graph.single_use_producers.get(name)) is not None:
-        if move.op not in _ORDERS or move.domain:
-            return
-        yield move
-        name = move.inputs[0]
+    return graph.rewrite(quantize_first)

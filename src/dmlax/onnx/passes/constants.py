@@ -3,12 +3,13 @@
 import numpy as np
 
 from dmlax.onnx import budget
-from dmlax.onnx.evaluate import Options, call
+from dmlax.onnx.evaluate import Options, Runner, call
 from dmlax.onnx.graph import Constants, Graph, Node
-from dmlax.onnx.passes.patterns import Constant, Match, Op, replaces
+from dmlax.onnx.passes.patterns import Constant, Match, Op, replaces, swap
 
 _MOVES = {"Concat", "Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze"}
 _MOVES |= {"Transpose", "Unsqueeze"}
+_RUNNER = Runner(Options("exact"))
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -43,7 +44,7 @@ def _compute(node: Node, constants: Constants) -> dict[str, np.ndarray] | None:
     if any(name and name not in constants for name in node.inputs):
         return None
     try:
-        results = call(node, [constants.get(name) for name in node.inputs], Options("exact"))
+        results = call(node, [constants.get(name) for name in node.inputs], _RUNNER)
     except Exception:
         return None
     outputs = zip(node.outputs, map(np.asarray, results), strict=False)
@@ -70,13 +71,9 @@ def gather_bytes(graph: Graph, gather: Node, match: Match) -> list[Node] | None:
     if len(shape) != 2 or graph.constants[scale].shape not in ((), (shape[0], 1)):
         return None
     index, (output,) = gather.inputs[1], gather.outputs
-    rows, floats, scales = (
-        graph.unused_name(f"{output}@{part}") for part in ("bytes", "floats", "scales")
-    )
-    nodes = [
-        gather.replace(inputs=(cast.inputs[0], index), outputs=(rows,)),
-        cast.replace(name=f"cast {output}", inputs=(rows,), outputs=(floats,)),
-    ]
+    floats, scales = (graph.unused_name(f"{output}@{part}") for part in ("floats", "scales"))
+    cast = cast.replace(name=f"cast {output}")
+    nodes = swap(graph, cast, gather.replace(outputs=(floats,)), "bytes")
     if graph.constants[scale].ndim:
         nodes.append(gather.replace(inputs=(scale, index), outputs=(scales,)))
         scale = scales

@@ -9,7 +9,7 @@ from dmlax.onnx.passes.patterns import Match, Op, Pattern, SingleUse, replaces
 _CONVOLUTION_INPUTS = 8  # of a QLinearConv without its bias
 _GEMM_INPUTS = 9  # of a QGemm, with its bias or without
 _CONVOLUTION = SingleUse("QLinearConv", domain=None, name="result")
-_GEMM = SingleUse(
+GEMM = SingleUse(
     "QGemm",
     domain=MICROSOFT,
     name="result",
@@ -21,7 +21,7 @@ class _Reshaped(Pattern):
     """A QGemm's output, reshaped any number of times or never."""
 
     def matches(self, graph: Graph, tensor: str, match: Match) -> Iterator[Match]:
-        yield from _GEMM.matches(graph, tensor, match)
+        yield from GEMM.matches(graph, tensor, match)
         yield from SingleUse("Reshape", self).matches(graph, tensor, match)
 
 
@@ -62,7 +62,7 @@ def _add(graph: Graph, add: Node, match: Match, avals: Avals, op: str, end: int)
     return add.become(op, OWN, (*inputs[:end], *addend, *inputs[end:]), attributes)
 
 
-@replaces(Op("ByteFunction", _GEMM, domain=OWN))
+@replaces(Op("ByteFunction", GEMM, domain=OWN))
 def fuse_gemm_functions(graph: Graph, function: Node, match: Match, avals: Avals) -> Node:
     """Replaces the ByteFunction of a QGemm's output by a QGemm that looks it up."""
     gemm = graph.producers[match["result"]]

@@ -7,14 +7,15 @@ import numpy as np
 from dmlax.onnx.graph import MICROSOFT, Graph, Node
 
 _A, _B, _A_SCALE, _B_SCALE, _A_ZERO_POINT, _B_ZERO_POINT, _BIAS = range(7)
-_CONSTANTS = (_B, _B_SCALE, _B_ZERO_POINT, _BIAS)
+_CONSTANTS = (_B, _B_SCALE, _B_ZERO_POINT, _BIAS)  # of products that are joined
 
 
 def join_products(graph: Graph) -> Graph:
     """Replaces products of one left matrix by a product with their right matrices side by side."""
     groups: dict[tuple[str, ...], list[Node]] = {}
     for node in graph.nodes:
-        if node.is_a("MatMulIntegerToFloat", MICROSOFT) and _has_constants(graph, node):
+        known = all(name in graph.constants for name in map(node.input, _CONSTANTS) if name)
+        if known and node.is_a("MatMulIntegerToFloat", MICROSOFT):
             weight = graph.constants[node.inputs[_B]]
             left = map(node.input, (_A, _A_SCALE, _A_ZERO_POINT))
             groups.setdefault((*left, str(weight.shape[0]), weight.dtype.name), []).append(node)
@@ -25,12 +26,6 @@ def join_products(graph: Graph) -> Graph:
             joined[first] = _join(graph, [first, *others], constants)
             joined.update((node, []) for node in others)
     return graph.replace(constants=constants).rewrite(joined.get)
-
-
-def _has_constants(graph: Graph, node: Node) -> bool:
-    """True if all operands but the left matrix's are constants."""
-    names = map(node.input, _CONSTANTS)
-    return all(name in graph.constants for name in names if name)
 
 
 def _join(

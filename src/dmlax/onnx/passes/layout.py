@@ -4,9 +4,12 @@ from dmlax.onnx.check import Avals
 from dmlax.onnx.graph import OWN, Graph, Node
 
 _SPATIAL = {"MaxPool", "QLinearAveragePool", "QLinearConv", "QLinearGlobalAveragePool"}
-_UNARY = {"ByteFunction", "QLinearLeakyRelu", "QLinearSigmoid"}
-_BINARY = {"QLinearAdd", "QLinearMul"}
-_CONCATENATIONS = {"Concat": (0, 1), "QLinearConcat": (2, 3)}  # the first tensor and the stride
+_IMAGES = {  # the places of images
+    **dict.fromkeys((*_SPATIAL, "ByteFunction", "QLinearLeakyRelu", "QLinearSigmoid"), slice(1)),
+    **dict.fromkeys(("QLinearAdd", "QLinearMul"), slice(0, 6, 3)),
+    "Concat": slice(None),
+    "QLinearConcat": slice(2, None, 3),
+}
 _ADDEND = 8  # its place in a convolution that has one
 CHANNELS_LAST = "@channels_last"  # suffix of a tensor's name
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -34,31 +37,27 @@ class _Layout:
         self.nodes: list[Node] = []
         self.graph, self.avals = graph, avals
         self.last: dict[str, str] = {}
-        self.first = graph.tensors() - graph.producers.keys()
+        self.first = {*graph.tensors} - graph.producers.keys()
 
     def add(self, node: Node) -> None:
         """Adds a node in one of both layouts."""
-        places = self._images(node)
-        if not places:
-            for name in filter(None, node.inputs):
-                self.channels_first(name)
-            self.nodes.append(node)
-            self.first.update(node.outputs)
-            return
-        inputs, attributes = list(node.inputs), {**node.attributes, **_attributes(node)}
-        if self._transposes_itself(node):
-            places, attributes = places[1:], {**attributes, "input_channels_first": 1}
-        for place, name in enumerate(node.inputs):
-            if place in places:
-                inputs[place] = self.channels_last(name)
-            elif name:  # as a filter that a convolution computes
-                self.channels_first(name)
-        output = node.outputs[0]
-        self.last[output] = self.graph.unused_name(output + CHANNELS_LAST)
-        outputs = (self.last[output],)
-        self.nodes.append(
-            node.replace(inputs=tuple(inputs), outputs=outputs, attributes=attributes)
+        places, outputs, attributes = self._images(node), node.outputs, dict(node.attributes)
+        if places:
+            attributes |= {"channels_last": 1} if node.op in _SPATIAL else {}
+            outputs = (self.graph.unused_name(node.outputs[0] + CHANNELS_LAST),)
+        if places and node.op in ("Concat", "QLinearConcat"):
+            attributes["axis"] = TO_LAST.index(node.attributes["axis"] % 4)
+        if places and self._transposes_itself(node):
+            places, attributes["input_channels_first"] = places[1:], 1
+        inputs = tuple(
+            self.channels_last(name) if place in places else self.channels_first(name)
+            for place, name in enumerate(node.inputs)
         )
+        self.nodes.append(node.replace(inputs=inputs, outputs=outputs, attributes=attributes))
+        if outputs == node.outputs:
+            self.first.update(outputs)
+        else:
+            self.last[node.outputs[0]] = outputs[0]
 
     def _transposes_itself(self, node: Node) -> bool:
         """True for a convolution which alone reads an image that is channels first: the first."""
@@ -68,18 +67,15 @@ class _Layout:
 
     def _images(self, node: Node) -> tuple[int, ...]:
         """The places of a node's images if it computes channels last, else none."""
-        if node.op in _SPATIAL:
-            if not self._is_image(node.inputs[0]) or len(node.outputs) != 1:
-                return ()
-            return (0, _ADDEND) if node.is_a("QLinearConv", OWN) else (0,)
-        if node.op in _UNARY:
-            return (0,) if node.inputs[0] in self.last else ()
-        places: tuple[int, ...] = (0, 3) if node.op in _BINARY else ()
-        if node.op in _CONCATENATIONS:
-            start, stride = _CONCATENATIONS[node.op]
-            places = tuple(range(start, len(node.inputs), stride))
+        if node.op not in _IMAGES or len(node.outputs) != 1:
+            return ()
+        places = tuple(range(len(node.inputs))[_IMAGES[node.op]])
         names = [node.inputs[place] for place in places]
-        if not all(map(self._is_image, names)) or self.last.keys().isdisjoint(names):
+        if not all(map(self._is_image, names)):
+            return ()
+        if node.op in _SPATIAL:
+            return (0, _ADDEND) if node.is_a("QLinearConv", OWN) else (0,)
+        if self.last.keys().isdisjoint(names):
             return ()
         # ONNX Runtime's sum depends on how operands broadcast, so that only equal shapes move.
         is_sum = node.op == "QLinearAdd"
@@ -97,18 +93,12 @@ class _Layout:
             self.nodes.append(_transpose(name, self.last[name], TO_LAST))
         return self.last[name]
 
-    def channels_first(self, name: str) -> None:
+    def channels_first(self, name: str) -> str:
         """Computes the tensor channels first, under the graph's name of it."""
         if name not in self.first and name in self.last:
             self.nodes.append(_transpose(self.last[name], name, TO_FIRST))
             self.first.add(name)
-
-
-def _attributes(node: Node) -> dict[str, int]:
-    """The attributes that a node has channels last."""
-    if node.op in _CONCATENATIONS:
-        return {"axis": TO_LAST.index(node.attributes["axis"] % 4)}
-    return {"channels_last": 1} if node.op in _SPATIAL else {}
+        return name
 
 
 def _transpose(source: str, target: str, permutation: tuple[int, ...]) -> Node:

@@ -22,9 +22,10 @@ _COMMUTATIVE = ("Add", "Mul")
 
 
 class Pattern:
-    """A description of a tensor."""
+    """Any tensor; the pattern without a name matches an absent one, too."""
 
-    name = ""
+    def __init__(self, name: str = "") -> None:
+        self.name = name
 
     def matches(self, graph: Graph, tensor: str, match: Match) -> Iterator[Match]:
         """Yields the ways to complete a match with a tensor."""
@@ -41,20 +42,14 @@ class Pattern:
         return _Either(self, other)
 
 
-class Tensor(Pattern):
-    """Any tensor; the pattern without a name matches an absent one, too."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 class Constant(Pattern):
     """A constant, of which `fits` is true."""
 
     def __init__(
         self, name: str = "", fits: Callable[[np.ndarray], bool] = lambda array: True
     ) -> None:
-        self.name, self.fits = name, fits
+        super().__init__(name)
+        self.fits = fits
 
     def matches(self, graph: Graph, tensor: str, match: Match) -> Iterator[Match]:
         """Yields the match with the constant."""
@@ -79,6 +74,8 @@ class Op(Pattern):
       fits: a condition for the node.
     """
 
+    is_single_use = False
+
     def __init__(
         self,
         op: str,
@@ -87,12 +84,14 @@ class Op(Pattern):
         name: str = "",
         fits: Callable[[Graph, Node], bool] = lambda graph, node: True,
     ) -> None:
-        self.op, self.domain, self.name, self.fits = op, domain, name, fits
-        self.inputs = [Tensor(x) if isinstance(x, str) else x for x in inputs]
+        super().__init__(name)
+        self.op, self.domain, self.fits = op, domain, fits
+        self.inputs = [Pattern(x) if isinstance(x, str) else x for x in inputs]
 
     def matches(self, graph: Graph, tensor: str, match: Match) -> Iterator[Match]:
         """Yields the ways to complete a match with the node that computes a tensor."""
-        node = self._producers(graph).get(tensor)
+        producers = graph.single_use_producers if self.is_single_use else graph.producers
+        node = producers.get(tensor)
         if node is not None:
             for longer in super().matches(graph, tensor, match):
                 yield from self.matches_of(graph, node, longer)
@@ -104,9 +103,6 @@ class Op(Pattern):
             yield from self._match_inputs(graph, node.inputs, match)
             if self.op in _COMMUTATIVE:
                 yield from self._match_inputs(graph, node.inputs[::-1], match)
-
-    def _producers(self, graph: Graph) -> Mapping[str, Node]:
-        return graph.producers
 
     def _match_inputs(
         self, graph: Graph, names: Sequence[str], match: Match, place: int = 0
@@ -121,8 +117,7 @@ class Op(Pattern):
 class SingleUse(Op):
     """An output of an operator that is read in one place and is no output of the graph."""
 
-    def _producers(self, graph: Graph) -> Mapping[str, Node]:
-        return graph.single_use_producers
+    is_single_use = True
 
 
 class _Either(Pattern):
@@ -135,6 +130,17 @@ class _Either(Pattern):
         """Yields the matches of both patterns."""
         for pattern in self.patterns:
             yield from pattern.matches(graph, tensor, match)
+
+
+def swap(graph: Graph, first: Node, second: Node, suffix: str) -> list[Node]:
+    """Runs the second node, which reads the first one's output as input 0, before the first.
+
+    The tensor between them is named by the output and a suffix.
+    """
+    (output,) = second.outputs
+    between = graph.unused_name(f"{output}@{suffix}")
+    moved = second.replace(inputs=(first.inputs[0], *second.inputs[1:]), outputs=(between,))
+    return [moved, first.replace(inputs=(between, *first.inputs[1:]), outputs=(output,))]
 
 
 def replaces(*patterns: Op) -> Callable[[Replace[Options]], Pass[Options]]:

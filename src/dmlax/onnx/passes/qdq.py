@@ -20,7 +20,7 @@ _BAND = (1e-6, 0.01)  # within which ONNX Runtime takes a bias's scale for the p
 class Quantized(NamedTuple):
     """A tensor of integers with its parameters, all known."""
 
-    tensor: str
+    tensor: str  # it, its scale and its zero point are operands of a quantized operator
     scale: str
     zero_point: str
     axis: int | None  # of the parameters; None for one value
@@ -29,11 +29,6 @@ class Quantized(NamedTuple):
     shape: tuple[int | str, ...] | None  # known for constants and for the graph's inputs
     scales: np.ndarray
     zero_points: np.ndarray
-
-    @property
-    def parameters(self) -> tuple[str, str, str]:
-        """The operands of a quantized operator."""
-        return self.tensor, self.scale, self.zero_point
 
 
 class Group(NamedTuple):
@@ -53,9 +48,8 @@ class Fusion(NamedTuple):
     floats: str = ""  # the quantized operator whose output is float, if there is one
     needs_order: bool = False  # True for an operator that needs positive scales
     needs_scalars: bool = False  # True if ONNX Runtime fuses only scales of rank 0
-    fits: Callable[[Mapping[str, Any]], bool] = lambda attributes: (
-        True
-    )  # attributes of the float op
+    # A condition for the attributes of the float operator.
+    fits: Callable[[Mapping[str, Any]], bool] = lambda attributes: True
 
 
 def _averages_elements(attributes: Mapping[str, Any]) -> bool:
@@ -96,53 +90,47 @@ FUSIONS: Mapping[str, Fusion] = {
 
 def fuse_qdq(graph: Graph, arithmetic: Arithmetic) -> Graph:
     """Replaces groups by the quantized operators that compute them."""
-    finder = _Finder(graph)
-    fused: dict[str, Node] = {}  # by the output that they write
-    for node in graph.nodes:
-        fusion = FUSIONS.get(node.op) if not node.domain else None
-        group = finder.group(node) if fusion else None
-        if fusion and isinstance(group, Group) and not _why_not(fusion, group, arithmetic):
-            quantized = _fuse(fusion, group)
-            fused[quantized.outputs[0]] = quantized
+    finder = _Finder(graph, arithmetic)
+    fused = {x.outputs[0]: x for x in map(finder.fuse, graph.nodes) if isinstance(x, Node)}
     nodes = tuple(fused.get(node.outputs[0], node) for node in graph.nodes)
     return graph.replace(nodes=nodes, constants={**graph.constants, **finder.zero_points})
 
 
 def why_float(graph: Graph, arithmetic: Arithmetic) -> dict[str, str]:
     """The reasons for which nodes beside quantized tensors compute floats, by their outputs."""
-    finder = _Finder(graph)
-    reasons = {}
-    for node in graph.nodes:
-        if node.domain == GIVEN or is_quantize(node) or is_dequantize(node):
-            continue  # they are float by definition
-        if not finder.is_beside_integers(node):
-            continue
-        fusion = FUSIONS.get(node.op) if not node.domain else None
-        group = finder.group(node) if fusion else f"no quantized operator computes {node.type}"
-        if fusion and isinstance(group, Group):
-            group = _why_not(fusion, group, arithmetic) or ""
-        if group:
-            reasons[node.outputs[0]] = str(group)
-    return reasons
+    finder = _Finder(graph, arithmetic)
+    nodes = filter(finder.is_beside_integers, graph.nodes)
+    results = {node.outputs[0]: finder.fuse(node) for node in nodes}
+    return {name: reason for name, reason in results.items() if isinstance(reason, str)}
 
 
 class _Finder:
     """Finds groups, and makes the zero points that a file leaves out."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.types = graph, known_types(graph)
+    def __init__(self, graph: Graph, arithmetic: Arithmetic) -> None:
+        self.graph, self.arithmetic, self.types = graph, arithmetic, known_types(graph)
         self.shapes = {name: x.shape for name, x in self.types.items() if x.shape != ()}
         self.shapes |= {name: x.shape for name, x in graph.constants.items()}
         self.has_nonzero = any(node.op == "NonZero" for node in graph.nodes)
         self.zero_points: dict[str, np.ndarray] = {}
 
     def is_beside_integers(self, node: Node) -> bool:
-        """True if a node reads dequantized integers, or a quantization reads it."""
+        """True if a float node reads dequantized integers, or a quantization reads it."""
+        if node.domain == GIVEN or is_quantize(node) or is_dequantize(node):
+            return False
         readers = [reader for name in node.outputs for reader in self.graph.consumers.get(name, ())]
         makers = filter(None, map(self.graph.producers.get, node.inputs))
         return any(map(is_quantize, readers)) or any(map(is_dequantize, makers))
 
-    def group(self, node: Node) -> Group | str:
+    def fuse(self, node: Node) -> Node | str:
+        """The quantized operator that computes a node, or the condition that the node misses."""
+        fusion = FUSIONS.get(node.op) if not node.domain else None
+        group = self._group(node) if fusion else f"no quantized operator computes {node.type}"
+        if fusion is None or isinstance(group, str):
+            return str(group)
+        return _why_not(fusion, group, self.arithmetic) or _fuse(fusion, group)
+
+    def _group(self, node: Node) -> Group | str:
         """The group of a node that one quantization reads, or none; a sentence for other nodes."""
         is_gather = node.op in ("Gather", "GatherElements")
         if is_gather and self.has_nonzero and node.inputs[1] not in self.graph.constants:
@@ -296,11 +284,10 @@ def _moves_integers(fusion: Fusion, group: Group, output: Quantized) -> bool:
     x, *operands = group.inputs
     if x is None or any(operands) or x.axis is not None or output.axis is not None:
         return False
-    (scale,), (zero_point,) = x.scales.ravel(), x.zero_points.ravel()
-    is_inverse = x.dtype == output.dtype and zero_point == output.zero_points.ravel()[0]
-    is_inverse &= scale == output.scales.ravel()[0]
+    scale, zero_point = x.scales.item(), x.zero_points.item()
+    is_same = (scale, zero_point) == (output.scales.item(), output.zero_points.item())
     survives = x.dtype.itemsize <= 2 and 2.0**-100 < abs(scale) < 2.0**100  # floats and back
-    return is_inverse and survives and _have_scales(fusion, [x])
+    return is_same and x.dtype == output.dtype and survives and _have_scales(fusion, [x])
 
 
 def _have_scales(fusion: Fusion, operands: list[Quantized]) -> bool:
@@ -317,10 +304,8 @@ def _are_weights(fusion: Fusion, x: Quantized, weights: Quantized, axis: int) ->
         return False
     if x.peer_dtype == np.int8 and weights.peer_dtype != np.int8:
         return False
-    if fusion.op == "QLinearConv":  # a scale of 0 is that of a dead channel
-        if shape is None or len(shape) not in (3, 4):
-            return False
-    elif not scales.all():
+    is_filter = shape is not None and len(shape) in (3, 4)
+    if not (is_filter if fusion.op == "QLinearConv" else scales.all()):  # 0: a dead channel
         return False
     if weights.axis is None or shape is None:
         return weights.axis in (None, axis)
@@ -374,7 +359,7 @@ def _operands(
     """The operands of a quantized operator, in its order."""
     ends = () if output is None else (output.scale, output.zero_point)
     bias = tuple(x.tensor for x in inputs[bias_place:])
-    names = tuple(name for x in inputs[:bias_place] for name in x.parameters)
+    names = tuple(name for x in inputs[:bias_place] for name in x[:3])
     if op == "QLinearConcat":
         return (*ends, *names)
     if op == "QGemm":

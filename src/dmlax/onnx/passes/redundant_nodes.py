@@ -2,15 +2,17 @@
 
 import numpy as np
 
-from dmlax.onnx.graph import Graph, Node, rename_inputs
+from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.passes.qdq import is_quantize, quantized_dtype
 
 
 def drop_identities(graph: Graph) -> Graph:
     """Has the readers of a copy read what is copied."""
-    names = {node.outputs[0]: node.inputs[0] for node in graph.nodes if _is_copy(node)}
+    names: dict[str, str] = {}
+    for node in filter(_is_copy, graph.nodes):
+        names[node.outputs[0]] = names.get(node.inputs[0], node.inputs[0])
     kept = [node for node in graph.nodes if not _is_copy(node) or node.outputs[0] in graph.outputs]
-    return graph.replace(nodes=rename_inputs(kept, names))
+    return graph.replace(nodes=tuple(node.rename_inputs(names) for node in kept))
 
 
 def _is_copy(node: Node) -> bool:

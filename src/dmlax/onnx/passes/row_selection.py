@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlax.onnx.check import Avals
-from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node, rename_inputs
+from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
 
 _ROW_OPERANDS: dict[tuple[str, str], tuple[int, ...]] = {
     ("QLinearAdd", MICROSOFT): (0, 3),
@@ -34,40 +34,43 @@ def take_rows_first(graph: Graph, avals: Avals) -> Graph:
     Tensors have the shape (images, rows, columns), or (images * rows, columns) for products.
     """
     mover = _Mover(graph, avals)
-    return mover.move() if mover.gathers else graph
+    for node in reversed(graph.nodes):
+        mover.add(node)
+    return mover.graph_of_rows() if mover.has_moved else graph
 
 
 class _Mover:
-    """Finds the tensors of which one row is read, and computes that row."""
+    """Computes the row that is read of a tensor, from the last node to the first."""
 
     def __init__(self, graph: Graph, avals: Avals) -> None:
         self.graph, self.avals = graph, avals
-        self.gathers: dict[str, str] = {}  # from the output to the input
-        self.rows: dict[str, _Row] = {}  # the row that all readers of a tensor read
-        self.moved: set[str] = set()  # outputs of nodes that compute one row
-        self.nodes: list[Node] = []
+        self.reads: dict[str, list[_Row]] = {}  # the rows of tensors that nodes read
+        self.nodes: list[Node] = []  # the last first
+        self.names: dict[str, str] = {}  # of rows, by the outputs of Gathers
         self.constants = dict(graph.constants)
-        self.taken: set[str] = set()
-        self._find()
+        self.has_moved = False
 
-    def _find(self) -> None:
-        reads: dict[str, list[_Row]] = {}
-        for node in reversed(self.graph.nodes):
-            output = node.outputs[0]
-            rows, is_output = reads.get(output, []), output in self.graph.outputs
-            if len({*rows}) == 1:
-                self.rows[output] = rows[0]
-            row, sources = self._gathered(node), node.inputs[:1]
-            if row is not None and not is_output:
-                self.gathers[output] = node.inputs[0]
-            elif self._is_moved(node, rows) and not is_output:
-                row, sources = rows[0], self._operands(node)
-                self.moved.add(output)
-            else:
-                continue
-            for name in sources:
-                reads.setdefault(name, []).append(row)
-        self.gathers = {y: x for y, x in self.gathers.items() if x in self.moved}
+    def add(self, node: Node) -> None:
+        """Adds a node, behind which all nodes have been added."""
+        output, row = node.outputs[0], self._gathered(node)
+        rows = self.reads.get(output, [])
+        if row is not None and output not in self.graph.outputs:
+            self.names[output] = self._read(node.inputs[0], row)
+        elif self._is_moved(node, rows):
+            self.nodes.append(self._compute_row(node, rows[0]))
+            self.has_moved = True
+        else:
+            for name in node.outputs:
+                self._gather_rows(name)
+            self.nodes.append(node)
+
+    def graph_of_rows(self) -> Graph:
+        """The graph that computes one row where one is read."""
+        for name in reversed(self.reads):
+            if name not in self.graph.producers:
+                self._gather_rows(name)
+        nodes = tuple(node.rename_inputs(self.names) for node in reversed(self.nodes))
+        return self.graph.replace(nodes=nodes, constants=self.constants).prune()
 
     def _gathered(self, node: Node) -> _Row | None:
         """The row that a Gather takes."""
@@ -90,6 +93,8 @@ class _Mover:
         if len({*rows}) != 1 or len(rows) != len(readers) or len(node.outputs) != 1:
             return False
         names = (node.outputs[0], *self._operands(node))
+        if names[0] in self.graph.outputs:
+            return False
         columns = [self._columns(name, rows[0]) for name in names]
         if None in columns or any(name in self.graph.constants for name in names):
             return False
@@ -116,44 +121,36 @@ class _Mover:
         known = all(isinstance(size, int) for size in columns)
         return math.prod(columns) if known and first == row.row_count else None
 
-    def move(self) -> Graph:
-        """The graph that computes one row where one is read."""
-        for node in self.graph.nodes:
-            output = node.outputs[0]
-            if output in self.moved:
-                self._compute_row(node)
-            elif output not in self.gathers:
-                self.nodes.append(node)
-        names = {output: self._name(x) for output, x in self.gathers.items()}
-        nodes = rename_inputs(self.nodes, names)
-        return self.graph.replace(nodes=nodes, constants=self.constants).prune()
-
-    def _compute_row(self, node: Node) -> None:
-        row = self.rows[node.outputs[0]]
-        names = {name: self._take(name, row) for name in self._operands(node)}
-        moved = node.rename_inputs(names).replace(outputs=(self._name(node.outputs[0]),))
+    def _compute_row(self, node: Node, row: _Row) -> Node:
+        """The node that computes a row of a node's output."""
+        names = {name: self._read(name, row) for name in self._operands(node)}
+        output = self._name(node.outputs[0], row)
+        moved = node.rename_inputs(names).replace(outputs=(output,))
         if node.op == "Reshape" and len(self.avals[node.inputs[0]].shape) < 4:
-            moved = moved.become("Identity", "", moved.inputs[:1], version=13)  # (images, columns)
+            return moved.become("Identity", "", moved.inputs[:1], version=13)  # (images, columns)
         if node.op == "QLinearSelfAttention":
             index = int(self.graph.constants[row.place]) % row.row_count
-            moved = moved.replace(attributes={**node.attributes, "row": index})
-        self.nodes.append(moved)
+            return moved.replace(attributes={**node.attributes, "row": index})
+        return moved
 
-    def _take(self, name: str, row: _Row) -> str:
-        """The name of the row of a tensor, which is gathered if it is not computed."""
-        taken = self._name(name)
-        if name in self.moved or name in self.taken:
-            return taken
-        self.taken.add(name)
-        source, shape = name, self.avals[name].shape
-        if len(shape) == 2:
-            source, sizes = (self.graph.unused_name(f"{name}@{x}") for x in ("rows", "sizes"))
-            self.constants[sizes] = np.array([-1, row.row_count, shape[-1]], np.int64)
-            self.nodes.append(Node(source, "Reshape", "", 14, (name, sizes), (source,), {}))
-        inputs, attributes = (source, row.place), {"axis": 1}
-        self.nodes.append(Node(taken, "Gather", "", 13, inputs, (taken,), attributes))
-        return taken
+    def _read(self, name: str, row: _Row) -> str:
+        """Notes that a node reads a row of a tensor; returns the row's name."""
+        self.reads.setdefault(name, []).append(row)
+        return self._name(name, row)
 
-    def _name(self, tensor: str) -> str:
+    def _name(self, tensor: str, row: _Row) -> str:
         """The name of a tensor's row."""
-        return self.graph.unused_name(f"{tensor}@row")
+        number = [*dict.fromkeys(self.reads[tensor])].index(row)
+        return self.graph.unused_name(f"{tensor}@row{number or ''}")
+
+    def _gather_rows(self, name: str) -> None:
+        """Gathers the rows that nodes read of a tensor."""
+        for row in dict.fromkeys(self.reads.get(name, ())):
+            source, shape, taken = name, self.avals[name].shape, self._name(name, row)
+            if len(shape) == 2:
+                source, sizes = (self.graph.unused_name(f"{name}@{x}") for x in ("rows", "sizes"))
+            inputs, attributes = (source, row.place), {"axis": 1}
+            self.nodes.append(Node(taken, "Gather", "", 13, inputs, (taken,), attributes))
+            if len(shape) == 2:
+                self.constants[sizes] = np.array([-1, row.row_count, shape[-1]], np.int64)
+                self.nodes.append(Node(source, "Reshape", "", 14, (name, sizes), (source,), {}))
