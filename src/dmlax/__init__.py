@@ -5,46 +5,33 @@ from importlib.metadata import version as _version
 
 from dmlax import directml as directml
 from dmlax._add_multiply.api import (
-    element_wise_quantized_linear_add as element_wise_quantized_linear_add,
+    element_wise_quantized_linear_add,
+    element_wise_quantized_linear_multiply,
 )
-from dmlax._add_multiply.api import (
-    element_wise_quantized_linear_multiply as element_wise_quantized_linear_multiply,
-)
-from dmlax._byte_lookup.api import quantized_lookup as quantized_lookup
-from dmlax._convolution.api import convolution_integer as convolution_integer
-from dmlax._convolution.api import quantized_linear_convolution as quantized_linear_convolution
-from dmlax._convolution.prepare import prepare_filter as prepare_filter
-from dmlax._convolution.prepared_filter import PreparedFilter as PreparedFilter
-from dmlax._convolution_add.api import (
-    quantized_linear_convolution_add as quantized_linear_convolution_add,
-)
-from dmlax._core.dispatch import Explanation as Explanation
-from dmlax._dynamic_quantize.api import dynamic_quantize_linear as dynamic_quantize_linear
-from dmlax._dynamic_quantize.result import DynamicQuantizeLinear as DynamicQuantizeLinear
-from dmlax._explain import ProgramExplanation as ProgramExplanation
-from dmlax._explain import explain as explain
-from dmlax._matmul.api import matrix_multiply_integer as matrix_multiply_integer
+from dmlax._byte_lookup.api import quantized_lookup
+from dmlax._convolution.api import convolution_integer, quantized_linear_convolution
+from dmlax._convolution.prepare import PreparedFilter, prepare_filter
+from dmlax._convolution_add.api import quantized_linear_convolution_add
+from dmlax._core.dispatch import Explanation
+from dmlax._dynamic_quantize.api import dynamic_quantize_linear
+from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
+from dmlax._explain import ProgramExplanation, explain
+from dmlax._export import deserialize, export
 from dmlax._matmul.api import (
-    matrix_multiply_integer_to_float as matrix_multiply_integer_to_float,
+    matrix_multiply_integer,
+    matrix_multiply_integer_to_float,
+    quantized_linear_matrix_multiply,
 )
-from dmlax._matmul.api import (
-    quantized_linear_matrix_multiply as quantized_linear_matrix_multiply,
-)
-from dmlax._matmul.prepare import prepare_matrix as prepare_matrix
-from dmlax._matmul.prepared_matrix import PreparedMatrix as PreparedMatrix
-from dmlax._nonzero.api import nonzero_coordinates as nonzero_coordinates
-from dmlax._nonzero.result import NonzeroCoordinates as NonzeroCoordinates
-from dmlax._pooling.api import max_pooling as max_pooling
+from dmlax._matmul.prepare import PreparedMatrix, prepare_matrix
+from dmlax._nonzero.api import nonzero_coordinates
+from dmlax._nonzero.result import NonzeroCoordinates
 from dmlax._pooling.api import (
-    quantized_linear_average_pooling as quantized_linear_average_pooling,
+    max_pooling,
+    quantized_linear_average_pooling,
+    quantized_linear_global_average_pooling,
 )
-from dmlax._pooling.api import (
-    quantized_linear_global_average_pooling as quantized_linear_global_average_pooling,
-)
-from dmlax._quantize.api import element_wise_dequantize_linear as element_wise_dequantize_linear
-from dmlax._quantize.api import element_wise_quantize_linear as element_wise_quantize_linear
-from dmlax.errors import SpecError as SpecError
-from dmlax.errors import UnsupportedError as UnsupportedError
+from dmlax._quantize.api import element_wise_dequantize_linear, element_wise_quantize_linear
+from dmlax.errors import SpecError, UnsupportedError
 
 try:
     __version__ = _version("dmlax")
@@ -61,12 +48,14 @@ __all__ = [
     "SpecError",
     "UnsupportedError",
     "convolution_integer",
+    "deserialize",
     "dynamic_quantize_linear",
     "element_wise_dequantize_linear",
     "element_wise_quantize_linear",
     "element_wise_quantized_linear_add",
     "element_wise_quantized_linear_multiply",
     "explain",
+    "export",
     "matrix_multiply_integer",
     "matrix_multiply_integer_to_float",
     "max_pooling",

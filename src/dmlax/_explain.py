@@ -1,11 +1,15 @@
 """explain: the implementations that a call, or every call of a function, would run."""
 
+import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.export
 
 from dmlax._convolution.prepare import prepare_filter
 from dmlax._core import compat, dispatch
@@ -16,22 +20,32 @@ from dmlax._operators import OPERATORS, OperatorRow
 _Args = tuple[Any, ...]
 _Kwargs = dict[str, Any]
 _Call = tuple[Callable[..., Any], _Args, _Kwargs]
+_KERNEL = re.compile(r'(?:custom_call_target="|custom_call @)(dmlax_\w+|mosaic_gpu_v2)\b')
+_COLLECTIVE = re.compile(
+    r"= (?P<shape>[^\s{]+)\S* "
+    r"(?P<name>all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\((?P<rest>.*)"
+)
 
 
 @dataclass(frozen=True)
 class ProgramExplanation:
-    """Every operator's call in a program, in order; printed, a table and the reasons below it."""
+    """Every operator's call in a program, in order; printed, a table and the reasons below it.
+
+    `devices` says which kernels the devices of a mesh run and what they exchange, or which kernels
+    an export calls.
+    """
 
     calls: tuple[dispatch.Explanation, ...]
+    devices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if not self.calls:
-            return "no operator of dmlax is called"
+            return "\n".join(self.devices) or "no operator of dmlax is called"
         numbered = [(str(i), call) for i, call in enumerate(self.calls, 1)]
         rows: list[tuple[str, ...]] = [("", "operator", "call", *dispatch.PLATFORMS)]
         rows += [(i, call.operator, call.call, *_chosen(call)) for i, call in numbered]
         sentences = ((i, line) for i, call in numbered for line in _sentences(call))
-        return "\n".join([*_table(rows), "", *_by_sentence(sentences)])
+        return "\n".join([*table(rows), "", *_by_sentence(sentences), *self.devices])
 
 
 def explain(
@@ -39,11 +53,14 @@ def explain(
 ) -> dispatch.Explanation | ProgramExplanation:
     """Explains which implementation of an operator would run where, and why the others would not.
 
-    Nothing is computed. The call is checked, not run; a function of yours is traced.
+    Nothing is computed. The call is checked, not run; a function of yours is traced. Of a gradient,
+    as `jax.grad(f)`, it also says at which calls the gradient is zero. If an argument lies on
+    several devices the program is compiled for them, and the explanation names the kernels of every
+    device and the arrays that devices exchange in a call.
 
     Args:
       function: an operator of dmlax, `prepare_filter`, or a function that calls any of them;
-        also as a `functools.partial` or jitted.
+        also as a `functools.partial` or jitted. Or a `jax.export.Exported`, without arguments.
       *args: its arguments; a `jax.ShapeDtypeStruct` may stand for any array.
       **kwargs: its options.
 
@@ -64,11 +81,15 @@ def explain(
         not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0
         not reference: slow; it runs only when named
     """
+    if isinstance(function, jax.export.Exported):
+        return ProgramExplanation((), tuple(_of_export(function)))
     Rules("explain").expect(callable(function), "option", "function", "is not a function")
     inner, positional, options = _unwrap(function, args, kwargs)
     for row in OPERATORS:
         if inner is row.function:
-            return _explain_operator(row, positional, options)
+            explanation = _explain_operator(row, positional, options)
+            notes = (*explanation.notes, *_on_devices(function, args, kwargs))
+            return dataclasses.replace(explanation, notes=notes)
     if inner is prepare_filter:
         filter, *rest = positional
         return _explain_program(inner, (_struct(filter), *rest), options).calls[0]
@@ -99,15 +120,63 @@ def _explain_program(
     function: Callable[..., Any], args: _Args, kwargs: _Kwargs
 ) -> ProgramExplanation:
     call, structs = _with_structs(function, args, kwargs)
-    return ProgramExplanation(tuple(label.explain() for label in compat.labels(call, *structs)))
+    calls = tuple(map(_explain_call, compat.labels(call, *structs)))
+    return ProgramExplanation(calls, tuple(_on_devices(function, args, kwargs)))
+
+
+def _on_devices(function: Callable[..., Any], args: _Args, kwargs: _Kwargs) -> Iterator[str]:
+    """The kernels of a program for the devices of its arguments, if they are several."""
+    call, arrays = _with_structs(function, args, kwargs, (jax.Array, jax.ShapeDtypeStruct))
+    shardings = (getattr(array, "sharding", None) for array in arrays)
+    count = max((len(sharding.device_set) for sharding in shardings if sharding), default=1)
+    if count == 1:
+        return
+    text = jax.jit(call).lower(*arrays).compile().as_text() or ""
+    yield f"{count} devices: each runs {_kernels(text)} on its part"
+    exchanged = Counter(map(_exchange, _COLLECTIVE.finditer(text)))
+    for sentence, times in exchanged.items():
+        yield f"{count} devices: every call has {times} {sentence}"
+    if not exchanged:
+        yield f"{count} devices: they exchange nothing"
+
+
+def _exchange(collective: re.Match[str]) -> str:
+    """A collective and the operation that needs it."""
+    name = re.search(r'op_name="([^"]*)"', collective["rest"])
+    return f"{collective['name']} to {collective['shape']}" + (f", for {name[1]}" if name else "")
+
+
+def _of_export(exported: jax.export.Exported) -> Iterator[str]:
+    """The kernels of an exported program."""
+    yield f"export for {', '.join(exported.platforms)}: it calls {_kernels(exported.mlir_module())}"
+
+
+def _kernels(text: str) -> str:
+    """The kernels in the text of a program, with their numbers."""
+    counts = Counter(_KERNEL.findall(text)).items()
+    return ", ".join(f"{name} ({count})" for name, count in counts) or "xla and no kernel"
+
+
+def _explain_call(call: Any) -> dispatch.Explanation:
+    """Explains a call or a packing in a program, and says if a gradient ends there."""
+    explanation: dispatch.Explanation = call.explain()
+    if not (isinstance(call, dispatch.Call) and call.loses_gradient):
+        return explanation
+    twin = next(row.training for row in OPERATORS if row.name == explanation.operator)
+    remedy = f": train with dmlax.training.{twin}" if twin else ""
+    note = f"its gradient is zero, because its output is integer{remedy}"
+    return dataclasses.replace(explanation, notes=(*explanation.notes, note))
 
 
 def _with_structs(
-    function: Callable[..., Any], args: _Args, kwargs: _Kwargs
-) -> tuple[Callable[..., Any], list[jax.ShapeDtypeStruct]]:
-    """A function of the arrays that structs stand for; all else keeps its value."""
+    function: Callable[..., Any],
+    args: _Args,
+    kwargs: _Kwargs,
+    kinds: tuple[type, ...] = (jax.ShapeDtypeStruct,),
+) -> tuple[Callable[..., Any], list[Any]]:
+    """A function of the leaves of some kinds, structs by default; all else keeps its value."""
     leaves, tree = jax.tree.flatten((args, kwargs))
-    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, kinds)]
 
     def call(*arrays: Any) -> Any:
         filled = dict(zip(places, arrays, strict=True))
@@ -145,7 +214,7 @@ def _by_sentence(numbered: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(numbers)}: {sentence}" for sentence, numbers in calls.items()]
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

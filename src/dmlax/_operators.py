@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from dmlax._add_multiply import api as binary
@@ -19,7 +18,7 @@ from dmlax._convolution.directml import (
     QuantizedLinearConvolutionOperatorDesc,
 )
 from dmlax._convolution_add import api as convolution_add
-from dmlax._core import dispatch
+from dmlax._core import dispatch, eager
 from dmlax._descriptors.support import Support
 from dmlax._dynamic_quantize import api as dynamic_quantize
 from dmlax._dynamic_quantize.directml import (
@@ -79,18 +78,18 @@ class OperatorRow:
     """One operator.
 
     Attributes:
-      api: the module of its public function.
       operator: its lowerings, for dispatch.
       dtypes: those of its tensors, in words, for the table of operators.
       directml: its descriptor, support tables and call; None where DirectML has no such operator.
       older: those of the descriptor's former versions.
+      training: the function of `dmlax.training` that stands for it where gradients are needed.
     """
 
-    api: ModuleType
     operator: dispatch.Operator[Any, Any, Any]
     dtypes: str
     directml: Support | None = None
     older: tuple[Support, ...] = ()
+    training: str = ""
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -100,8 +99,7 @@ class OperatorRow:
     @property
     def function(self) -> Callable[..., Any]:
         """The public function, which has the operator's name."""
-        function: Callable[..., Any] = getattr(self.api, self.name)
-        return function
+        return eager.FUNCTIONS[self.name]
 
     @property
     def name(self) -> str:
@@ -115,97 +113,73 @@ class OperatorRow:
 
 OPERATORS = (
     OperatorRow(
-        nonzero,
         nonzero.NONZERO,
         "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64",
         NONZERO_COORDINATES,
     ),
     OperatorRow(
-        convolution,
         convolution.QUANTIZED,
         "int8 and uint8, mixed; scales float32; bias int32",
         QUANTIZED_LINEAR_CONVOLUTION,
+        training="quantized_linear_convolution",
     ),
     OperatorRow(
-        convolution_add,
         convolution_add.QUANTIZED_ADD,
         "int8 and uint8, mixed; scales float32; bias int32",
+        training="quantized_linear_convolution_add",
     ),
+    OperatorRow(convolution.INTEGER, "int8 and uint8, mixed, to int32", CONVOLUTION_INTEGER),
     OperatorRow(
-        convolution,
-        convolution.INTEGER,
-        "int8 and uint8, mixed, to int32",
-        CONVOLUTION_INTEGER,
-    ),
-    OperatorRow(
-        elementwise,
         elementwise.QUANTIZE,
         "float32, float16, int32 to int8, uint8",
         ELEMENT_WISE_QUANTIZE_LINEAR,
+        training="fake_quantize",
     ),
     OperatorRow(
-        elementwise,
         elementwise.DEQUANTIZE,
         "(u)int8, (u)int16, (u)int32 to float32, float16",
         ELEMENT_WISE_DEQUANTIZE_LINEAR,
     ),
+    OperatorRow(matmul.INTEGER, "int8 and uint8, mixed, to int32", MATRIX_MULTIPLY_INTEGER),
     OperatorRow(
-        matmul,
-        matmul.INTEGER,
-        "int8 and uint8, mixed, to int32",
-        MATRIX_MULTIPLY_INTEGER,
-    ),
-    OperatorRow(
-        matmul,
         matmul.QUANTIZED,
         "int8 and uint8, mixed; scales float32; bias int32",
         QUANTIZED_LINEAR_MATRIX_MULTIPLY,
+        training="quantized_linear_matrix_multiply",
     ),
     OperatorRow(
-        matmul,
         matmul.TO_FLOAT,
         "int8 and uint8, mixed; scales float32; to float32, float16",
         MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
     ),
     OperatorRow(
-        pooling,
         pooling.AVERAGE,
         "int8 and uint8, mixed; scales float32",
         QUANTIZED_LINEAR_AVERAGE_POOLING,
+        training="quantized_linear_average_pooling",
     ),
     OperatorRow(
-        pooling,
         pooling.GLOBAL,
         "int8 and uint8, mixed; scales float32",
+        training="quantized_linear_global_average_pooling",
     ),
+    OperatorRow(pooling.MAX, "int8, uint8", MAX_POOLING2, (MAX_POOLING1, MAX_POOLING)),
     OperatorRow(
-        pooling,
-        pooling.MAX,
-        "int8, uint8",
-        MAX_POOLING2,
-        (MAX_POOLING1, MAX_POOLING),
-    ),
-    OperatorRow(
-        dynamic_quantize,
         dynamic_quantize.DYNAMIC_QUANTIZE,
         "float32, float16 to int8, uint8; scale float32",
         DYNAMIC_QUANTIZE_LINEAR,
     ),
     OperatorRow(
-        binary,
         binary.ADD,
         "int8 and uint8, mixed; scales float32",
         ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
+        training="element_wise_quantized_linear_add",
     ),
     OperatorRow(
-        binary,
         binary.MULTIPLY,
         "int8 and uint8, mixed; scales float32",
+        training="element_wise_quantized_linear_multiply",
     ),
-    OperatorRow(
-        lookup,
-        lookup.LOOKUP,
-        "int8 and uint8, mixed",
-    ),
+    OperatorRow(lookup.LOOKUP, "int8 and uint8, mixed"),
 )
 SUPPORT = {support.desc: support for row in OPERATORS for support in row.supports}

@@ -5,10 +5,19 @@ import functools
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._add_multiply import bind, reference, xla
+from dmlax._add_multiply import reference, xla
 from dmlax._add_multiply.cpu import lowering as native_cpu
 from dmlax._add_multiply.cuda import lowering as mosaic_gpu
-from dmlax._add_multiply.plan import Binary, BinaryPlan, Kind, Operands, output_partition
+from dmlax._add_multiply.plan import (
+    Binary,
+    BinaryPlan,
+    Kind,
+    Operands,
+    axis_names,
+    local_plan,
+    output_partition,
+    plan,
+)
 from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Rules
 from dmlax._cpu import library
@@ -18,7 +27,7 @@ def _operator(kind: Kind) -> dispatch.Operator[BinaryPlan, Operands, Array]:
     rules = Rules(f"element_wise_quantized_linear_{kind}")
     return dispatch.Operator(
         rules.operator,
-        functools.partial(bind.plan, rules, kind),
+        functools.partial(plan, rules, kind),
         (
             dispatch.Lowering("native_cpu", native_cpu.run, library.why_not_for, ("cpu",)),
             dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
@@ -26,6 +35,7 @@ def _operator(kind: Kind) -> dispatch.Operator[BinaryPlan, Operands, Array]:
             dispatch.Lowering("reference", reference.run),
         ),
         partition=output_partition,
+        splitting=dispatch.Splitting(axis_names, local_plan),
     )
 
 
@@ -66,11 +76,11 @@ def element_wise_quantized_linear_add(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's QLinearAdd, whose fused
         multiply-adds depend on the order of `a` and `b`.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
-        "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       int8 or uint8, of the shape to which `a` and `b` broadcast.
+      Its gradients are zero: train with `dmlax.training.element_wise_quantized_linear_add`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -85,8 +95,7 @@ def element_wise_quantized_linear_add(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      everywhere when named.
+      in an export, or where no kernel is available. tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -95,19 +104,7 @@ def element_wise_quantized_linear_add(
       >>> dmlax.element_wise_quantized_linear_add(a, b, output_zero_point=3, **scales).tolist()
       [13, 23, 255]
     """
-    plan, operands = ADD.plan(
-        a,
-        b,
-        a_scale=a_scale,
-        b_scale=b_scale,
-        output_scale=output_scale,
-        a_zero_point=a_zero_point,
-        b_zero_point=b_zero_point,
-        output_zero_point=output_zero_point,
-        output_dtype=output_dtype,
-        arithmetic=arithmetic,
-    )
-    return ADD.call(plan, operands, implementation)
+    return eager.run(ADD, **locals())
 
 
 @eager.public_function(MULTIPLY, *Binary._fields)
@@ -144,11 +141,12 @@ def element_wise_quantized_linear_multiply(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's QLinearMul:
         `rint(float32(product) * ((a_scale * b_scale) / output_scale) + output_zero_point)`.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
-        "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       int8 or uint8, of the shape to which `a` and `b` broadcast.
+      Its gradients are zero: train with
+      `dmlax.training.element_wise_quantized_linear_multiply`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -162,8 +160,7 @@ def element_wise_quantized_linear_multiply(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      everywhere when named.
+      in an export, or where no kernel is available. tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -173,16 +170,4 @@ def element_wise_quantized_linear_multiply(
       >>> dmlax.element_wise_quantized_linear_multiply(x, gate, **scales).tolist()
       [[5, 10], [30, 40]]
     """
-    plan, operands = MULTIPLY.plan(
-        a,
-        b,
-        a_scale=a_scale,
-        b_scale=b_scale,
-        output_scale=output_scale,
-        a_zero_point=a_zero_point,
-        b_zero_point=b_zero_point,
-        output_zero_point=output_zero_point,
-        output_dtype=output_dtype,
-        arithmetic=arithmetic,
-    )
-    return MULTIPLY.call(plan, operands, implementation)
+    return eager.run(MULTIPLY, **locals())

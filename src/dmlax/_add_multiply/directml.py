@@ -1,7 +1,6 @@
 """DirectML's descriptor of the quantized addition: fields, support table, rules, call."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from dmlax._add_multiply.api import element_wise_quantized_linear_add
 from dmlax._descriptors import rules
@@ -14,7 +13,6 @@ from dmlax._descriptors.support import Level, describe, tensors_of
 class ElementWiseQuantizedLinearAddOperatorDesc(OperatorDesc):
     """DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC."""
 
-    operator: ClassVar[str] = "ElementWiseQuantizedLinearAdd"
     a_tensor: BufferTensorDesc
     a_scale_tensor: BufferTensorDesc
     a_zero_point_tensor: BufferTensorDesc | None = None

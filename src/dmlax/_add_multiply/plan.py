@@ -1,16 +1,29 @@
 """Checks an operator on two quantized tensors and plans it from shapes and dtypes alone."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import compat
-from dmlax._core.arguments import ABSENT, Aval, OptionalT, Rules, T, broadcast_shapes
-from dmlax._core.requantize import Arithmetic
+from dmlax._core.arguments import (
+    ABSENT,
+    Aval,
+    OptionalT,
+    Rules,
+    T,
+    aval_of,
+    avals_of,
+    broadcast_shapes,
+)
+from dmlax._core.axis_names import AxisNames, broadcast, numbered, whole
+from dmlax._core.partitions import partition_by_names
+from dmlax._core.plans import BasePlan
+from dmlax._core.requantize import ARITHMETICS, Arithmetic
 
 Kind = Literal["add", "multiply"]
 
@@ -30,50 +43,22 @@ class Binary(NamedTuple, Generic[T, OptionalT]):
 
 Operands = Binary[Array, Array | None]
 Avals = Binary[Aval, Aval | None]
-FIELDS = Binary(
-    a="ATensor",
-    b="BTensor",
-    a_scale="AScaleTensor",
-    b_scale="BScaleTensor",
-    output_scale="OutputScaleTensor",
-    a_zero_point="AZeroPointTensor",
-    b_zero_point="BZeroPointTensor",
-    output_zero_point="OutputZeroPointTensor",
-)
 
 
 @dataclass(frozen=True)
-class BinaryPlan:
+class BinaryPlan(BasePlan):
     """Everything static that a lowering reads."""
 
     kind: Kind
     operands: Avals
     arithmetic: Arithmetic
     output: Aval
+    is_swapped: bool
 
     @property
     def input(self) -> Aval:
         """The dtype and shape of `a`."""
         return self.operands.a
-
-    @property
-    def is_swapped(self) -> bool:
-        """True where ONNX Runtime adds b and a, which matters to its float32 arithmetic.
-
-        It does where `a` alone does not vary along the innermost axes of the output, merged as far
-        as each tensor varies along all of them or along none.
-        """
-        rank = len(self.output.shape)
-        a, b = (
-            (1,) * (rank - len(aval.shape)) + aval.shape
-            for aval in (self.operands.a, self.operands.b)
-        )
-        varying = [(x != 1, y != 1) for x, y in zip(a, b, strict=True) if x != 1 or y != 1]
-        return varying[-1] == (False, True) if varying else False
-
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return []
 
     def __str__(self) -> str:
         return f"{self.operands.a}, {self.operands.b} -> {self.output}"
@@ -84,42 +69,81 @@ def binary_plan(
     rules: Rules, kind: Kind, operands: Avals, output_dtype: np.dtype, arithmetic: Arithmetic
 ) -> BinaryPlan:
     """Checks every tensor, and that `a` and `b` broadcast."""
-    for name in ("a", "b"):
-        rules.expect_dtype(getattr(FIELDS, name), getattr(operands, name), jnp.int8, jnp.uint8)
-    parameters = [name for name in Binary._fields[2:] if getattr(operands, name) is not None]
-    wanted = _parameter_dtypes(operands, output_dtype)
-    for name in parameters:
-        rules.expect_dtype(getattr(FIELDS, name), getattr(operands, name), wanted[name])
-    for name in ("a", "b"):
-        rules.expect_rank(getattr(FIELDS, name), getattr(operands, name), 0)
+    tensors = ("ATensor", operands.a), ("BTensor", operands.b)
+    for field, aval in tensors:
+        rules.expect_dtype(field, aval, jnp.int8, jnp.uint8)
+    dtypes = parameter_dtypes(operands.a.dtype, operands.b.dtype, output_dtype)
+    parameters = list(rules.expect_dtypes(operands, dtypes))
+    for field, aval in tensors:
+        rules.expect_rank(field, aval, 0)
     shape = _broadcast(rules, operands.a, operands.b)
-    for name in parameters:
-        field, aval = getattr(FIELDS, name), getattr(operands, name)
+    for _, field, aval in parameters:
         rules.expect(aval.size == 1, "sizes", field, f"is {aval}, expected one value")
-    return BinaryPlan(kind, operands, arithmetic, Aval(output_dtype, shape))
+    swapped = _is_swapped(operands, len(shape))
+    return BinaryPlan(kind, operands, arithmetic, Aval(output_dtype, shape), swapped)
 
 
-def _parameter_dtypes(operands: Avals, output_dtype: np.dtype) -> dict[str, np.dtype]:
-    """The dtypes of all scales and zero points."""
+def _is_swapped(operands: Avals, rank: int) -> bool:
+    """True where ONNX Runtime adds b and a, which matters to its float32 arithmetic.
+
+    It does where `a` alone does not vary along the innermost axes of the output, merged as far
+    as each tensor varies along all of them or along none.
+    """
+    a, b = ((1,) * (rank - len(aval.shape)) + aval.shape for aval in (operands.a, operands.b))
+    varying = [(x != 1, y != 1) for x, y in zip(a, b, strict=True) if x != 1 or y != 1]
+    return varying[-1] == (False, True) if varying else False
+
+
+def parameter_dtypes(a: np.dtype, b: np.dtype, output: np.dtype) -> dict[str, np.dtype]:
+    """The dtypes of all scales and zero points, for tensors of these dtypes."""
     scales = dict.fromkeys(("a_scale", "b_scale", "output_scale"), np.dtype(np.float32))
-    points = {"a": operands.a.dtype, "b": operands.b.dtype, "output": output_dtype}
-    return scales | {f"{name}_zero_point": dtype for name, dtype in points.items()}
+    return scales | {"a_zero_point": a, "b_zero_point": b, "output_zero_point": output}
 
 
-def output_partition(plan: BinaryPlan, operands: Operands) -> compat.Partition:
-    """The output is split over a mesh as `a` is, and as `b` is along the axes that are left."""
-    rank = len(plan.output.shape)
-    a, b = (
-        (None,) * (rank - x.ndim) + tuple(compat.partition(x)) for x in (operands.a, operands.b)
-    )
-    taken = {name for axis in a for name in compat.mesh_axes(axis)}
-    free = (None if taken & {*compat.mesh_axes(axis)} else axis for axis in b)
-    return tuple(x or y for x, y in zip(a, free, strict=True))
+def axis_names(plan: BinaryPlan, operands: Operands) -> AxisNames:
+    """Every axis of the output may be split, and the two tensors with it."""
+    shape = plan.output.shape
+    names = numbered(len(shape))
+    tensors = (broadcast(x.shape, names, shape) for x in (operands.a, operands.b))
+    return AxisNames((*tensors, *jax.tree.map(whole, operands[2:])), names)
+
+
+output_partition = partition_by_names(axis_names)
+
+
+def local_plan(plan: BinaryPlan, operands: Operands) -> tuple[BinaryPlan, Operands]:
+    """Plans for a part of the tensors, in the order of the whole ones."""
+    avals = Binary(*avals_of(operands))
+    shape = broadcast_shapes(avals.a.shape, avals.b.shape)
+    assert shape is not None
+    return replace(plan, operands=avals, output=plan.output._replace(shape=shape)), operands
 
 
 def _broadcast(rules: Rules, a: Aval, b: Aval) -> tuple[int, ...]:
     """The output's shape, NumPy's."""
     shape = broadcast_shapes(a.shape, b.shape)
     if shape is None:
-        rules.fail("sizes", FIELDS.b, f"is {b}, expected a shape that broadcasts with ATensor {a}")
+        rules.fail("sizes", "BTensor", f"is {b}, expected a shape that broadcasts with ATensor {a}")
     return shape
+
+
+def plan(
+    rules: Rules,
+    kind: Kind,
+    *tensors: ArrayLike,
+    output_dtype: DTypeLike | None = None,
+    arithmetic: Arithmetic = "exact",
+    **parameters: ArrayLike | None,
+) -> tuple[BinaryPlan, Operands]:
+    """Plans a call, and returns its operands."""
+    arguments = Binary(*tensors, **parameters)
+    rules.expect_choice("arithmetic", arithmetic, ARITHMETICS)
+    a, b = rules.to_array("ATensor", arguments.a), rules.to_array("BTensor", arguments.b)
+    rules.expect_dtype("ATensor", aval_of(a), jnp.int8, jnp.uint8)
+    rules.expect_dtype("BTensor", aval_of(b), jnp.int8, jnp.uint8)
+    dtype = rules.choose_output_dtype(
+        output_dtype, "OutputZeroPointTensor", arguments.output_zero_point, a.dtype
+    )
+    dtypes = parameter_dtypes(a.dtype, b.dtype, dtype)
+    operands: Operands = Binary(a, b, **rules.to_parameters(arguments, dtypes))
+    return binary_plan(rules, kind, Binary(*avals_of(operands)), dtype, arithmetic), operands

@@ -1,16 +1,22 @@
 """An attention of 8 bits: two products, and the softmax between them."""
 
-from dmlax._attention import bind, xla
+from dmlax._attention import xla
 from dmlax._attention.cuda import lowering as mosaic_gpu
-from dmlax._attention.plan import output_partition
+from dmlax._attention.plan import (
+    axis_names,
+    local_plan,
+    output_partition,
+    plan,
+)
 from dmlax._core import dispatch
 
 ATTENTION = dispatch.Operator(
     "quantized_attention",
-    bind.plan,
+    plan,
     (
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
     ),
     partition=output_partition,
+    splitting=dispatch.Splitting(axis_names, local_plan),
 )

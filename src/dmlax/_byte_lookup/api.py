@@ -3,16 +3,16 @@
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmlax._byte_lookup import bind, reference, xla
+from dmlax._byte_lookup import reference, xla
 from dmlax._byte_lookup.cpu import lowering as native_cpu
 from dmlax._byte_lookup.cuda import lowering as mosaic_gpu
-from dmlax._byte_lookup.plan import RULES, output_partition
+from dmlax._byte_lookup.plan import RULES, axis_names, local_plan, output_partition, plan
 from dmlax._core import dispatch, eager
 from dmlax._cpu import library
 
 LOOKUP = dispatch.Operator(
     RULES.operator,
-    bind.plan,
+    plan,
     (
         dispatch.Lowering("native_cpu", native_cpu.run, library.why_not_for, ("cpu",)),
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
@@ -20,6 +20,7 @@ LOOKUP = dispatch.Operator(
         dispatch.Lowering("reference", reference.run),
     ),
     partition=output_partition,
+    splitting=dispatch.Splitting(axis_names, local_plan),
 )
 
 
@@ -39,11 +40,12 @@ def quantized_lookup(
       input: int8 or uint8, of rank 0 to 8.
       table: int8 or uint8, 256 entries: entry i is the result of i where the input is uint8, and of
         i - 128 where it is int8, so entries are in the order of the values.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
-        "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       Of the table's dtype and the input's shape.
+      Its gradients are zero: train with the float function of the table and
+      `dmlax.training.fake_quantize`.
 
     Raises:
       SpecError: code `data_type` or `dimension_count` (InputTensor, TableTensor), `sizes`
@@ -55,8 +57,7 @@ def quantized_lookup(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      everywhere when named.
+      in an export, or where no kernel is available. tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -64,4 +65,4 @@ def quantized_lookup(
       >>> dmlax.quantized_lookup(jnp.array([-5, 0, 7], jnp.int8), relu).tolist()
       [0, 0, 7]
     """
-    return LOOKUP.call(*LOOKUP.plan(input, table), implementation)
+    return eager.run(LOOKUP, **locals())

@@ -6,9 +6,12 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
-from dmlax._core import compat
-from dmlax._core.arguments import Aval, Rules
+from dmlax._core.arguments import Aval, Rules, aval_of, avals_of
+from dmlax._core.axis_names import AxisNames, numbered, whole
+from dmlax._core.partitions import partition_by_names
+from dmlax._core.plans import BasePlan
 
 ENTRIES = 256  # of the table: one for each value of 8 bits
 
@@ -24,7 +27,7 @@ class Lookup(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LookupPlan:
+class LookupPlan(BasePlan):
     """Everything static that a lowering reads."""
 
     input: Aval
@@ -34,10 +37,6 @@ class LookupPlan:
     def output(self) -> Aval:
         """The dtype and shape of the result."""
         return Aval(self.table.dtype, self.input.shape)
-
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return []
 
     def __str__(self) -> str:
         return f"{self.input}, table {self.table} -> {self.output}"
@@ -56,6 +55,21 @@ def lookup_plan(input: Aval, table: Aval) -> LookupPlan:
     return LookupPlan(input, table)
 
 
-def output_partition(plan: LookupPlan, operands: Lookup) -> compat.Partition:
-    """The output is split over a mesh as the input is."""
-    return compat.partition(operands.input)
+def axis_names(plan: LookupPlan, operands: Lookup) -> AxisNames:
+    """Every axis of the input may be split."""
+    names = numbered(operands.input.ndim)
+    return AxisNames((names, whole(operands.table)), names)
+
+
+output_partition = partition_by_names(axis_names)
+
+
+def local_plan(plan: LookupPlan, operands: Lookup) -> tuple[LookupPlan, Lookup]:
+    """Plans for a part of the input."""
+    return LookupPlan(*avals_of(operands)), operands
+
+
+def plan(input: ArrayLike, table: ArrayLike) -> tuple[LookupPlan, Lookup]:
+    """Plans a call, and returns its operands."""
+    operands = Lookup(RULES.to_array("InputTensor", input), RULES.to_array("TableTensor", table))
+    return lookup_plan(*map(aval_of, operands)), operands

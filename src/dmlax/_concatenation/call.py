@@ -6,20 +6,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._concatenation import bind, xla
+from dmlax._concatenation import xla
 from dmlax._concatenation.cuda import lowering as mosaic_gpu
-from dmlax._concatenation.plan import output_partition
+from dmlax._concatenation.plan import (
+    axis_names,
+    local_plan,
+    output_partition,
+    plan,
+)
 from dmlax._core import dispatch
 from dmlax._cuda import capability
 
 CONCATENATION = dispatch.Operator(
     "concatenate_bytes",
-    bind.plan,
+    plan,
     (
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
     ),
     partition=output_partition,
+    splitting=dispatch.Splitting(axis_names, local_plan),
 )
 
 

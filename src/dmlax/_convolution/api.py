@@ -9,8 +9,15 @@ from jax.typing import ArrayLike, DTypeLike
 from dmlax._convolution import bind, reference, xla
 from dmlax._convolution.cpu import lowering as native_cpu
 from dmlax._convolution.cuda import lowering as mosaic_gpu
-from dmlax._convolution.plan import INTEGER_RULES, QUANTIZED_RULES, Convolution, output_partition
-from dmlax._convolution.prepared_filter import PreparedFilter
+from dmlax._convolution.plan import (
+    INTEGER_RULES,
+    QUANTIZED_RULES,
+    Convolution,
+    axis_names,
+    local_plan,
+    output_partition,
+)
+from dmlax._convolution.prepare import PreparedFilter
 from dmlax._core import dispatch, eager, requantize
 
 _LOWERINGS = (
@@ -25,12 +32,13 @@ INTEGER, QUANTIZED = (
         functools.partial(bind.plan, rules),
         _LOWERINGS,
         partition=output_partition,
+        splitting=dispatch.Splitting(axis_names, local_plan),
     )
     for rules in (INTEGER_RULES, QUANTIZED_RULES)
 )
 
 
-@eager.public_function(INTEGER, *Convolution._fields, leaves=bind.leaves)
+@eager.public_function(INTEGER, *Convolution._fields)
 def convolution_integer(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -71,6 +79,7 @@ def convolution_integer(
     Returns:
       int32, (N, K, height, width). A spatial size is `(size + start + end - span) // stride + 1`,
       where span is `(kernel - 1) * dilation + 1`.
+      Its gradients are zero: train with `dmlax.training.quantized_linear_convolution`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count` or `sizes` (the tensor's field), `option`
@@ -84,7 +93,7 @@ def convolution_integer(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
+      in an export, or where no kernel is available. tpu: xla. reference runs
       where named, not on cuda.
 
     Example:
@@ -94,23 +103,10 @@ def convolution_integer(
       >>> dmlax.convolution_integer(x, w, input_zero_point=1, start_padding=(1, 1)).tolist()
       [[[[0, 1], [2, 6]]]]
     """
-    plan, operands = INTEGER.plan(
-        input,
-        filter,
-        input_zero_point=input_zero_point,
-        filter_zero_point=filter_zero_point,
-        strides=strides,
-        dilations=dilations,
-        start_padding=start_padding,
-        end_padding=end_padding,
-        padding=padding,
-        group_count=group_count,
-        dimension_numbers=dimension_numbers,
-    )
-    return INTEGER.call(plan, operands, implementation)
+    return eager.run(INTEGER, **locals())
 
 
-@eager.public_function(QUANTIZED, *Convolution._fields, leaves=bind.leaves)
+@eager.public_function(QUANTIZED, *Convolution._fields)
 def quantized_linear_convolution(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -167,6 +163,7 @@ def quantized_linear_convolution(
     Returns:
       int8 or uint8, (N, K, height, width). A spatial size is
       `(size + start + end - span) // stride + 1`, where span is `(kernel - 1) * dilation + 1`.
+      Its gradients are zero: train with `dmlax.training.quantized_linear_convolution`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -183,7 +180,7 @@ def quantized_linear_convolution(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
+      in an export, or where no kernel is available. tpu: xla. reference runs
       where named, not on cuda.
 
     Example:
@@ -195,24 +192,4 @@ def quantized_linear_convolution(
       >>> y.tolist()
       [[[[3, 5, 101]]]]
     """
-    plan, operands = QUANTIZED.plan(
-        input,
-        filter,
-        bias,
-        input_scale=input_scale,
-        filter_scale=filter_scale,
-        output_scale=output_scale,
-        input_zero_point=input_zero_point,
-        filter_zero_point=filter_zero_point,
-        output_zero_point=output_zero_point,
-        output_dtype=output_dtype,
-        strides=strides,
-        dilations=dilations,
-        start_padding=start_padding,
-        end_padding=end_padding,
-        padding=padding,
-        group_count=group_count,
-        dimension_numbers=dimension_numbers,
-        arithmetic=arithmetic,
-    )
-    return QUANTIZED.call(plan, operands, implementation)
+    return eager.run(QUANTIZED, **locals())

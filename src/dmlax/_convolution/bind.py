@@ -12,8 +12,8 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._convolution.plan import (
     CHANNELS_FIRST,
-    FIELDS,
     INTEGER_RULES,
+    SCALE_DTYPES,
     Convolution,
     ConvolutionPlan,
     FilterShape,
@@ -24,8 +24,7 @@ from dmlax._convolution.plan import (
     filter_shape,
     parse_layouts,
 )
-from dmlax._convolution.prepare import PACKER, to_filter_zero_point
-from dmlax._convolution.prepared_filter import PreparedFilter
+from dmlax._convolution.prepare import PACKER, PreparedFilter, to_filter_zero_point
 from dmlax._core import compat, requantize
 from dmlax._core.arguments import ABSENT, Aval, Rules, aval_of, avals_of, is_static, to_integers
 from dmlax._core.prepared_weights import Prepared
@@ -33,7 +32,7 @@ from dmlax._core.windows import dilated_size, same_padding
 
 Arguments = Convolution[Any, Any]  # arrays, numbers and a prepared filter
 Integers = int | Sequence[int] | None
-_DEAD_CHANNEL = "a dead channel has scale 1 and a zero filter and bias"
+_ZERO_REMEDIES = {"filter_scale": "a dead channel has scale 1 and a zero filter and bias"}
 
 
 class Windows(NamedTuple):
@@ -46,17 +45,11 @@ class Windows(NamedTuple):
     padding: str | Sequence[tuple[int, int]] | None = None
 
 
-def leaves(filter: object) -> tuple[Array | None, ...]:
-    """The arrays of a prepared filter."""
-    return filter.arrays if isinstance(filter, PreparedFilter) else ()
-
-
 def plan(
     rules: Rules,
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
     bias: ArrayLike | None = None,
-    /,
     *,
     group_count: int = 1,
     dimension_numbers: object = None,
@@ -78,7 +71,7 @@ def plan(
     if rules != INTEGER_RULES:
         zero_point = arguments.output_zero_point
         dtype = rules.choose_output_dtype(
-            output_dtype, FIELDS.output_zero_point, zero_point, array.dtype
+            output_dtype, "OutputZeroPointTensor", zero_point, array.dtype
         )
     operands = _operands(rules, arguments, array, weights, shape, dtype)
     canonical = _windows(rules, windows, array.shape, shape)
@@ -113,7 +106,7 @@ def _filter(
         shape = filter_shape(rules, aval_of(array), group_count, dimension_numbers)
         return shape, array, None
     _expect_as_prepared(rules, filter.weights, arguments, group_count, dimension_numbers)
-    to_array = functools.partial(rules.to_array, FIELDS.filter)
+    to_array = functools.partial(rules.to_array, "FilterTensor")
     arrays: Prepared = jax.tree.map(to_array, filter.arrays)
     return filter.weights, arrays, tuple(avals_of(arrays))
 
@@ -143,14 +136,12 @@ def _operands(
 ) -> Operands:
     """Converts every parameter to an array; weakly typed ones take their tensor's dtype."""
     dtypes = {"input_zero_point": input.dtype, "bias": jnp.int32, "output_zero_point": dtype}
-    parameters = rules.to_parameters(FIELDS, arguments, dtypes)
+    parameters = rules.to_parameters(arguments, dtypes)
     parameters["filter_zero_point"] = to_filter_zero_point(
         rules, shape, arguments.filter_zero_point
     )
-    for name in ("input_scale", "filter_scale", "output_scale") if dtype != np.int32 else ():
-        remedy = _DEAD_CHANNEL if name == "filter_scale" else ""
-        field, value = getattr(FIELDS, name), getattr(arguments, name)
-        parameters[name] = rules.to_scale(field, value, jnp.float32, remedy)
+    if dtype != np.int32:
+        parameters |= rules.to_parameters(arguments, SCALE_DTYPES, _ZERO_REMEDIES)
     return Convolution(input, filter, **parameters)
 
 

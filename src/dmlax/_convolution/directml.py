@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 from dmlax._convolution.api import convolution_integer, quantized_linear_convolution
 from dmlax._descriptors import rules
@@ -17,7 +16,6 @@ from dmlax._descriptors.support import Level, all_axes, describe, flatten_parame
 class QuantizedLinearConvolutionOperatorDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC; `strides` are the convolution's."""
 
-    operator: ClassVar[str] = "QuantizedLinearConvolution"
     input_tensor: BufferTensorDesc
     input_scale_tensor: BufferTensorDesc
     input_zero_point_tensor: BufferTensorDesc | None = None
@@ -40,7 +38,6 @@ class QuantizedLinearConvolutionOperatorDesc(OperatorDesc):
 class ConvolutionIntegerOperatorDesc(OperatorDesc):
     """DML_CONVOLUTION_INTEGER_OPERATOR_DESC; `strides` are the convolution's."""
 
-    operator: ClassVar[str] = "ConvolutionInteger"
     input_tensor: BufferTensorDesc
     input_zero_point_tensor: BufferTensorDesc | None = None
     filter_tensor: BufferTensorDesc
@@ -144,10 +141,8 @@ QUANTIZED_LINEAR_CONVOLUTION = describe(
         rules.same_dimension_count("InputTensor", "FilterTensor", "BiasTensor", "OutputTensor"),
         *rules.zero_point_data_types("Input", "Filter", "Output"),
         *_WINDOWS,
-        rules.one_element("InputZeroPointTensor"),
-        rules.one_element("InputScaleTensor"),
-        rules.one_element("OutputScaleTensor"),
-        rules.one_element("OutputZeroPointTensor"),
+        *map(rules.one_element, ("InputZeroPointTensor", "InputScaleTensor")),
+        *map(rules.one_element, ("OutputScaleTensor", "OutputZeroPointTensor")),
         _one_or_per_channel("FilterScaleTensor"),
         _one_or_per_channel("FilterZeroPointTensor"),
         _bias_per_channel,

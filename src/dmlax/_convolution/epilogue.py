@@ -16,15 +16,12 @@ def epilogue(
     """Returns accumulator -> output; `channel` reshapes (K,) to broadcast along the channels."""
     if not plan.quantized:
         return lambda accumulator: accumulator
-    zero_point = operands.output_zero_point
+    scales = operands.input_scale, operands.filter_scale, operands.output_scale
+    parameters = *scales, operands.output_zero_point, operands.threshold
+    x, w, y, zero, threshold = jax.tree.map(lambda x: as_channel(x, channel), parameters)
+    options = plan.options
     return requantize.requantizer(
-        operands.input_scale.reshape(()),
-        as_channel(operands.filter_scale, channel),
-        operands.output_scale.reshape(()),
-        None if zero_point is None else zero_point.reshape(()),
-        plan.options.output_dtype,
-        plan.options.arithmetic,
-        threshold=jax.tree.map(lambda x: as_channel(x, channel), operands.threshold),
+        x, w, y, zero, options.output_dtype, options.arithmetic, threshold=threshold
     )
 
 

@@ -3,20 +3,21 @@
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import lax
 
-from dmlax._core import compat, windows
+from dmlax._core import windows
 from dmlax._core.accumulators import largest_difference, overflow_notes
-from dmlax._core.arguments import ABSENT, Aval, OptionalT, Rules, T, decide
-from dmlax._core.fields import tensor_fields
+from dmlax._core.arguments import ABSENT, Aval, OptionalT, Rules, T, decide, renew_avals
+from dmlax._core.axis_names import AxisNames, along, placed, whole
 from dmlax._core.panels import Packing, PanelShape
-from dmlax._core.prepared_weights import Prepared, check_arrays
+from dmlax._core.partitions import partition_by_names
+from dmlax._core.prepared_weights import check_arrays
 from dmlax._core.requantize import Arithmetic
 
 CHANNELS_FIRST = {4: ("NCHW", "OIHW", "NCHW"), 3: ("NCW", "OIW", "NCW")}
@@ -102,8 +103,7 @@ class Convolution(NamedTuple, Generic[T, OptionalT]):
 
 Operands = Convolution[Any, Any]  # `filter` is an array or `Prepared`
 Avals = Convolution[Aval, Aval | None]
-
-FIELDS: Convolution[str, str] = tensor_fields(Convolution)
+SCALE_DTYPES = dict.fromkeys(("input_scale", "filter_scale", "output_scale"), np.dtype(np.float32))
 
 
 class Options(NamedTuple):
@@ -294,19 +294,10 @@ def _check_parameters(
 ) -> None:
     check_filter_zero_point(rules, filter, operands.filter_zero_point)
     if operands.bias is not None:
-        rules.expect_dtype(FIELDS.bias, operands.bias, jnp.int32)
+        rules.expect_dtype("BiasTensor", operands.bias, jnp.int32)
         _check_bias(rules, operands.bias, filter)
-    for name, dtype in (
-        ("input_zero_point", operands.input.dtype),
-        ("output_zero_point", output_dtype),
-        ("input_scale", jnp.float32),
-        ("filter_scale", jnp.float32),
-        ("output_scale", jnp.float32),
-    ):
-        field, aval = getattr(FIELDS, name), getattr(operands, name)
-        if aval is None:
-            continue
-        rules.expect_dtype(field, aval, dtype)
+    dtypes = {"input_zero_point": operands.input.dtype, "output_zero_point": output_dtype}
+    for name, field, aval in rules.expect_dtypes(operands, dtypes | SCALE_DTYPES):
         if name == "filter_scale":
             _check_per_channel(rules, field, aval, filter.outputs)
         else:
@@ -343,22 +334,55 @@ def _output_size(
     return jax.core.max_dim(fitting, 0)  # as `lax` does
 
 
-def output_partition(plan: ConvolutionPlan, operands: Operands) -> compat.Partition:
-    """The output is split over a mesh as the input's batch and the filter's outputs are."""
-    axes: list[Any] = [None] * len(plan.output.shape)
-    batch_axis, channel_axis = plan.options.output_layout[:2]
-    axes[batch_axis] = compat.partition(operands.input)[plan.options.input_layout[0]]
-    outputs = _partition_of_outputs(plan, operands.filter)
-    if not set(compat.mesh_axes(outputs)) & set(compat.mesh_axes(axes[batch_axis])):
-        axes[channel_axis] = outputs
-    return tuple(axes)
+def axis_names(plan: ConvolutionPlan, operands: Operands) -> AxisNames:
+    """Images and output channels may be split; with groups, the groups first. Panels stay whole."""
+    options, outputs = plan.options, plan.filter.outputs
+    input = dict(zip(options.input_layout[:2], ("image", "group"), strict=True))
+    output = dict(zip(options.output_layout[:2], ("image", _CHANNELS), strict=True))
+    rank = len(options.input_layout)
+    parameters = operands._replace(input=None, filter=None, threshold=None)
+    names = jax.tree.map(lambda x: along(x.shape, _CHANNELS, outputs), parameters)._replace(
+        input=placed(input, rank),
+        filter=_filter_names(plan, operands.filter),
+        threshold=jax.tree.map(whole, operands.threshold),
+    )
+    return AxisNames(names, placed(output, rank), _pieces(plan))
 
 
-def _partition_of_outputs(plan: ConvolutionPlan, filter: Array | Prepared) -> Any:
-    """The mesh axes that split the output channels."""
-    if isinstance(filter, Prepared):
-        return compat.partition(filter.packed)[0] if plan.filter.packing == "rows" else None
-    return compat.partition(filter)[plan.filter.specification[0]]
+output_partition = partition_by_names(axis_names)
+
+
+_CHANNELS = "group.channel"
+
+
+def _filter_names(plan: ConvolutionPlan, filter: Any) -> Any:
+    if not hasattr(filter, "packed"):
+        return placed({plan.filter.specification[0]: _CHANNELS}, filter.ndim)
+    names = jax.tree.map(lambda x: along(x.shape, _CHANNELS, plan.filter.outputs), filter)
+    return names._replace(packed=f"{_CHANNELS} -", sums=_CHANNELS)
+
+
+def _pieces(plan: ConvolutionPlan) -> tuple[tuple[str, int], ...]:
+    """The number of groups, and of pieces of a group: its output channels or its panels."""
+    shape = plan.filter.panels
+    pieces = shape.pieces if plan.filter.packing == "panels" else shape.rows
+    return ("group", shape.groups), ("channel", pieces)
+
+
+def local_plan(plan: ConvolutionPlan, operands: Operands) -> tuple[ConvolutionPlan, Operands]:
+    """Plans for a part of the images and output channels."""
+    filter, array = plan.filter, operands.filter
+    rows = array.sums if hasattr(array, "packed") else array
+    axis = 0 if rows.ndim == 1 else filter.specification[0]
+    groups = max(1, filter.group_count * rows.shape[axis] // filter.outputs)
+    sizes = windows.replace_axes(
+        filter.filter.shape, filter.specification[:1], rows.shape[axis : axis + 1]
+    )
+    local = filter._replace(filter=filter.filter._replace(shape=sizes), group_count=groups)
+    operands = operands._replace(threshold=None)
+    zero_point = getattr(array, "zero_point", operands.filter_zero_point)  # as the avals have it
+    avals = renew_avals(plan.operands, operands._replace(filter_zero_point=zero_point))
+    return replace(plan, operands=avals, filter=local), operands
 
 
 def inverse(layout: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmlax._convolution.plan import (
@@ -13,8 +13,8 @@ from dmlax._convolution.plan import (
     Operands,
     check_filter_zero_point,
     filter_shape,
+    inverse,
 )
-from dmlax._convolution.prepared_filter import PreparedFilter
 from dmlax._core import prepared_weights, tuning
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, rebase_of, round_up_to_word, to_int8
@@ -24,6 +24,50 @@ from dmlax._core.prepared_weights import Packer, Prepared
 from dmlax._cpu import library
 
 _RULES = Rules("prepare_filter")
+
+
+class PreparedFilter(prepared_weights.PreparedWeights[FilterShape]):
+    """A packed filter, made by `prepare_filter`; use it as the `filter` of a convolution.
+
+    A pytree whose leaves are its arrays: `packed`, int8 (K, taps * channels), tap-major, or
+    panels; `sums`, int32 (K,); `zero_point`, None or of the filter's dtype, () or (K,). Everything
+    else is static, so that it stacks, scans, vmaps, jits, exports and saves. Stacked, it still has
+    the dtype and the shape of one filter.
+
+    Two are equal if their static parts are, and their arrays element by element. Like an array it
+    has no hash; `jax.tree.structure` gives a static part that has one.
+    """
+
+    __module__ = "dmlax"  # the path that a pickle holds
+
+    VERSION = 2
+    SHAPE = FilterShape
+    _NOUN = "filter"
+
+    @property
+    def layout(self) -> str:
+        """The order of the filter's axes, as "OIHW"."""
+        return self.weights.layout
+
+    @property
+    def group_count(self) -> int:
+        """The number of groups."""
+        return self.weights.group_count
+
+    @property
+    def dimension_numbers(self) -> lax.ConvDimensionNumbers:
+        """The layouts of the input, the filter and the output, as `jax.lax` spells them."""
+        return lax.ConvDimensionNumbers(*self.weights.layouts)
+
+    @staticmethod
+    def from_rows(weights: FilterShape, rows: Array) -> Array:
+        """Returns the filter of packed rows, of NumPy or JAX, as int8."""
+        output, channels, *spatial = weights.specification
+        by_tap = rows.reshape(weights.outputs, *weights.kernel, weights.channels)
+        return by_tap.transpose(inverse((output, *spatial, channels)))
+
+
+prepared_weights.register(PreparedFilter)
 
 
 @name_right_keywords

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._convolution.bind import leaves
-from dmlax._convolution.prepared_filter import PreparedFilter
-from dmlax._convolution_add import bind, reference, xla
+from dmlax._convolution.prepare import PreparedFilter
+from dmlax._convolution_add import reference, xla
 from dmlax._convolution_add.cpu import lowering as native_cpu
 from dmlax._convolution_add.cuda import lowering as mosaic_gpu
 from dmlax._convolution_add.plan import (
@@ -15,13 +14,16 @@ from dmlax._convolution_add.plan import (
     ConvolutionAdd,
     ConvolutionAddPlan,
     Operands,
+    axis_names,
+    local_plan,
     output_partition,
+    plan,
 )
 from dmlax._core import dispatch, eager, requantize
 
 QUANTIZED_ADD: dispatch.Operator[ConvolutionAddPlan, Operands, Array] = dispatch.Operator(
     RULES.operator,
-    bind.plan,
+    plan,
     (
         dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
@@ -29,10 +31,11 @@ QUANTIZED_ADD: dispatch.Operator[ConvolutionAddPlan, Operands, Array] = dispatch
         dispatch.Lowering("reference", reference.run, reference.why_not, ("cpu", "tpu")),
     ),
     partition=output_partition,
+    splitting=dispatch.Splitting(axis_names, local_plan),
 )
 
 
-@eager.public_function(QUANTIZED_ADD, *ConvolutionAdd._fields, leaves=leaves)
+@eager.public_function(QUANTIZED_ADD, *ConvolutionAdd._fields)
 def quantized_linear_convolution_add(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -105,6 +108,7 @@ def quantized_linear_convolution_add(
     Returns:
       int8 or uint8, (N, K, height, width). A spatial size is
       `(size + start + end - span) // stride + 1`, where span is `(kernel - 1) * dilation + 1`.
+      Its gradients are zero: train with `dmlax.training.quantized_linear_convolution_add`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -121,7 +125,7 @@ def quantized_linear_convolution_add(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
+      in an export, or where no kernel is available. tpu: xla. reference runs
       where named, not on cuda. mosaic_gpu adds in its kernel unless the convolution is depthwise.
       Otherwise the sum follows in the same program: on a CPU a second kernel, elsewhere plain XLA.
 
@@ -136,31 +140,4 @@ def quantized_linear_convolution_add(
       >>> y.tolist()
       [[[[3, 9, 255]]]]
     """
-    plan, operands = QUANTIZED_ADD.plan(
-        input,
-        filter,
-        bias,
-        addend,
-        input_scale=input_scale,
-        filter_scale=filter_scale,
-        output_scale=output_scale,
-        input_zero_point=input_zero_point,
-        filter_zero_point=filter_zero_point,
-        output_zero_point=output_zero_point,
-        output_dtype=output_dtype,
-        strides=strides,
-        dilations=dilations,
-        start_padding=start_padding,
-        end_padding=end_padding,
-        padding=padding,
-        group_count=group_count,
-        dimension_numbers=dimension_numbers,
-        addend_scale=addend_scale,
-        addend_zero_point=addend_zero_point,
-        sum_scale=sum_scale,
-        sum_zero_point=sum_zero_point,
-        sum_dtype=sum_dtype,
-        addend_first=addend_first,
-        arithmetic=arithmetic,
-    )
-    return QUANTIZED_ADD.call(plan, operands, implementation)
+    return eager.run(QUANTIZED_ADD, **locals())

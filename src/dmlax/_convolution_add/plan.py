@@ -1,18 +1,22 @@
 """Checks a convolution and the sum of its result and an addend, and plans both."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
+from dmlax._convolution import bind
 from dmlax._convolution import plan as convolution
 from dmlax._convolution.plan import Convolution, ConvolutionPlan
-from dmlax._core import compat
-from dmlax._core.arguments import ABSENT, Aval, OptionalT, Rules, T, decide
-from dmlax._core.fields import tensor_fields
+from dmlax._convolution.prepare import PreparedFilter
+from dmlax._core.arguments import ABSENT, Aval, OptionalT, Rules, T, aval_of, avals_of, decide
+from dmlax._core.axis_names import AxisNames, whole
+from dmlax._core.partitions import partition_by_names
 from dmlax._core.quantized_sum import Quantized
 from dmlax._core.requantize import Arithmetic
 
@@ -46,8 +50,6 @@ class ConvolutionAdd(NamedTuple, Generic[T, OptionalT]):
 
 
 Operands = ConvolutionAdd[Any, Any]
-
-FIELDS: ConvolutionAdd[str, str] = tensor_fields(ConvolutionAdd)
 SUM_PARAMETERS = ("addend_scale", "addend_zero_point", "sum_scale", "sum_zero_point")
 
 
@@ -87,26 +89,41 @@ def convolution_add_plan(
 ) -> ConvolutionAddPlan:
     """Checks the addend against the convolution's result, and the sum's parameters."""
     _check_addend(RULES, operands.addend, convolution.output)
-    dtypes = (jnp.float32, operands.addend.dtype, jnp.float32, output_dtype)
-    for name, dtype in zip(SUM_PARAMETERS, dtypes, strict=True):
-        field, aval = getattr(FIELDS, name), getattr(operands, name)
-        if aval is not None:
-            RULES.expect_dtype(field, aval, dtype)
-            RULES.expect(aval.size == 1, "sizes", field, f"is {aval}, expected one value")
+    dtypes = parameter_dtypes(operands.addend.dtype, output_dtype)
+    for _, field, aval in RULES.expect_dtypes(operands, dtypes):
+        RULES.expect(aval.size == 1, "sizes", field, f"is {aval}, expected one value")
     return ConvolutionAddPlan(convolution, operands.addend, addend_first, output_dtype)
+
+
+def parameter_dtypes(addend: np.dtype, output: np.dtype) -> dict[str, np.dtype]:
+    """The dtypes of the sum's scales and zero points, for tensors of these dtypes."""
+    float32 = np.dtype(np.float32)
+    return dict(zip(SUM_PARAMETERS, (float32, addend, float32, output), strict=True))
 
 
 def _check_addend(rules: Rules, addend: Aval, result: Aval) -> None:
     rank = f"is {addend}, expected rank {len(result.shape)}, as the convolution's result {result}"
-    rules.expect(len(addend.shape) == len(result.shape), "dimension_count", FIELDS.addend, rank)
+    rules.expect(len(addend.shape) == len(result.shape), "dimension_count", "AddendTensor", rank)
     sizes = f"is {addend}, expected the sizes of the convolution's result {result}"
     same = decide(lambda: addend.shape == result.shape, False)
-    rules.expect(same, "sizes", FIELDS.addend, sizes)
+    rules.expect(same, "sizes", "AddendTensor", sizes)
 
 
-def output_partition(plan: ConvolutionAddPlan, operands: Operands) -> compat.Partition:
-    """The output is split over a mesh as the convolution's is."""
-    return convolution.output_partition(plan.convolution, operands.convolution)
+def axis_names(plan: ConvolutionAddPlan, operands: Operands) -> AxisNames:
+    """Images and output channels may be split, and the addend with them."""
+    names = convolution.axis_names(plan.convolution, operands.convolution)
+    added = jax.tree.map(whole, operands)._replace(**names.operands._asdict(), addend=names.outputs)
+    return names._replace(operands=added)
+
+
+output_partition = partition_by_names(axis_names)
+
+
+def local_plan(plan: ConvolutionAddPlan, operands: Operands) -> tuple[ConvolutionAddPlan, Operands]:
+    """Plans for a part of the images and output channels."""
+    local, of_convolution = convolution.local_plan(plan.convolution, operands.convolution)
+    operands = operands._replace(**of_convolution._asdict())
+    return replace(plan, convolution=local, addend=aval_of(operands.addend)), operands
 
 
 def terms(
@@ -125,3 +142,31 @@ def terms(
 def _value(parameter: Array | None) -> Any:
     """The one value of a parameter."""
     return None if parameter is None else parameter.reshape(())
+
+
+def plan(
+    input: ArrayLike,
+    filter: ArrayLike | PreparedFilter,
+    bias: ArrayLike | None,
+    addend: ArrayLike,
+    *,
+    sum_dtype: DTypeLike | None = None,
+    addend_first: bool = False,
+    **others: Any,
+) -> tuple[ConvolutionAddPlan, Operands]:
+    """Plans a call, and returns its operands; `others` are the sum's and the convolution's."""
+    is_bool = f"is {addend_first!r}, expected True or False"
+    RULES.expect(type(addend_first) is bool, "option", "AddendFirst", is_bool)
+    parameters = {name: others.pop(name, None) for name in SUM_PARAMETERS}
+    planned, operands = bind.plan(RULES, input, filter, bias, **others)
+    array = RULES.to_array("AddendTensor", addend)
+    RULES.expect_dtype("AddendTensor", aval_of(array), jnp.int8, jnp.uint8)
+    result, zero_point = planned.output.dtype, parameters["sum_zero_point"]
+    dtype = RULES.choose_output_dtype(
+        sum_dtype, "SumZeroPointTensor", zero_point, result, "sum_dtype"
+    )
+    arguments = ConvolutionAdd(ABSENT, ABSENT, **parameters)
+    of_sum = RULES.to_parameters(arguments, parameter_dtypes(array.dtype, dtype))
+    added: Operands = ConvolutionAdd(*operands, addend=array, **of_sum)
+    avals = ConvolutionAdd(*avals_of(added._replace(filter=ABSENT, threshold=ABSENT)))
+    return convolution_add_plan(planned, avals, addend_first, dtype), added

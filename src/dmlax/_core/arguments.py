@@ -7,10 +7,12 @@ not the one that JAX would narrow it to; they are typed as the JAX arrays that a
 them.
 """
 
+import functools
 import itertools
 import math
 import operator as python_operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import jax
@@ -30,7 +32,8 @@ MOST_ELEMENTS = 2**44  # of a tensor; XLA ends the process where int64 does not 
 _UNTYPED = (np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64))  # NumPy's defaults
 
 
-T = TypeVar("T")  # of required operands: arrays, their avals, or names of their fields
+T = TypeVar("T")  # of required operands: arrays or their avals
+_Operands = TypeVar("_Operands", bound=NamedTuple)
 OptionalT = TypeVar("OptionalT")  # of operands that may be None
 
 
@@ -85,6 +88,12 @@ def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     missing = len(wanted) - len(shape)
     pairs = zip(shape, wanted[max(missing, 0) :], strict=False)
     return missing >= 0 and all(are_same(size, 1) or are_same(size, to) for size, to in pairs)
+
+
+@functools.cache
+def directml_name(name: str) -> str:
+    """A name as DirectML spells it: `input_scale_tensor` is InputScaleTensor."""
+    return "".join(map(str.capitalize, name.split("_")))
 
 
 def structs(avals: object) -> Any:
@@ -213,21 +222,36 @@ class Rules(NamedTuple):
         return array
 
     def to_parameters(
-        self, fields: NamedTuple, arguments: NamedTuple, dtypes: Mapping[str, Any]
+        self,
+        arguments: NamedTuple,
+        dtypes: Mapping[str, DTypeLike],
+        zero_remedies: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Converts parameters: `..._scale` as scales, the others as `to_parameter` does.
 
         Args:
-          fields: the names of fields, by keyword.
           arguments: the values, by keyword.
           dtypes: of the parameters to convert, by keyword.
+          zero_remedies: the end of the message of a scale that is 0, by keyword.
         """
-        return {
-            name: (self.to_scale if name.endswith("_scale") else self.to_parameter)(
-                getattr(fields, name), getattr(arguments, name), dtype
-            )
-            for name, dtype in dtypes.items()
-        }
+        parameters: dict[str, Any] = {}
+        for name, dtype in dtypes.items():
+            field, value = directml_name(f"{name}_tensor"), getattr(arguments, name)
+            if name.endswith("_scale"):
+                parameters[name] = self.to_scale(field, value, dtype, zero_remedies.get(name, ""))
+            else:
+                parameters[name] = self.to_parameter(field, value, dtype)
+        return parameters
+
+    def expect_dtypes(
+        self, operands: NamedTuple, dtypes: Mapping[str, DTypeLike]
+    ) -> Iterator[tuple[str, str, Aval]]:
+        """Checks the dtypes of operands by keyword; yields name, field and aval of each present."""
+        for name, dtype in dtypes.items():
+            field, aval = directml_name(f"{name}_tensor"), getattr(operands, name)
+            if aval is not None:
+                self.expect_dtype(field, aval, dtype)
+                yield name, field, aval
 
     def _check_scale(self, field: str, value: object, scale: np.ndarray, zero_remedy: str) -> None:
         bad = scale[~(np.isfinite(scale) & (scale != 0))]
@@ -304,6 +328,12 @@ def narrow_float64(array: Array) -> Array:
 def avals_of(operands: Iterable[Any]) -> list[Any]:
     """The avals of operands, None for those that are None."""
     return [None if operand is None else aval_of(operand) for operand in operands]
+
+
+def renew_avals(avals: _Operands, arrays: NamedTuple) -> _Operands:
+    """The avals of arrays, where an operand has both an aval and an array; the others stay."""
+    pairs = zip(avals, arrays, strict=True)
+    return avals._make(x if x is None or array is None else aval_of(array) for x, array in pairs)
 
 
 def expand_rank(array: Array, rank: int, scalars: bool = False) -> Array:

@@ -1,7 +1,11 @@
 """The parts of JAX that are private or change between versions."""
 
+import contextvars
 import functools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+import importlib
+import traceback
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import jax
@@ -9,15 +13,23 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax._src import source_info_util
 from jax._src.array import ArrayImpl
-from jax._src.sharding_impls import SPMDAxisContext
-from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
+from jax._src.lib import xla_client  # type: ignore[attr-defined]
+from jax._src.sharding_impls import GSPMDSharding, ShardingContext, SPMDAxisContext
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
 
+from dmlax._core.axis_names import AxisNames, Grid, Names, ShardingRule, grid, pieces
 from dmlax.errors import UnsupportedError
 
 DeviceArray = ArrayImpl  # the class of arrays that are no tracers
+Equation: TypeAlias = JaxprEqn
+Program: TypeAlias = Jaxpr
+ClosedProgram: TypeAlias = ClosedJaxpr
+_PACKAGE, _JAX = str(Path(__file__).parents[1]), str(Path(jax.__file__).parent)
 
 _Operands = TypeVar("_Operands")  # a pytree of arrays
 _Outputs = TypeVar("_Outputs")  # a pytree of arrays
@@ -110,10 +122,17 @@ def _explicit_mesh(operands: object) -> Mesh | None:
     return next((sharding.mesh for sharding in split), None)
 
 
-def label(outputs: _Outputs, call: object) -> _Outputs:
-    """Returns `outputs`; a program's jaxpr holds `call` there, and its machine code nothing."""
+def label(outputs: _Outputs, call: object, operands: object = None) -> _Outputs:
+    """Returns `outputs`; a program's jaxpr holds `call` there, and its machine code nothing.
+
+    The label also takes the operands, so that `dmlax.onnx.from_jax` can write the call. Under
+    `jax.vmap` it collects the mapped axes of the operands, the innermost map first.
+    """
     leaves, tree = jax.tree.flatten(outputs)
-    labelled: _Outputs = jax.tree.unflatten(tree, _label.bind(*leaves, call=call))
+    arrays, structure = jax.tree.flatten(operands)
+    labelled: _Outputs = jax.tree.unflatten(
+        tree, _label.bind(*leaves, *arrays, call=call, operands=structure, maps=())
+    )
     return labelled
 
 
@@ -137,13 +156,74 @@ def _is_jaxpr(value: object) -> bool:
 
 _label = Primitive("dmlax_label")
 _label.multiple_results = True
-_label.def_impl(lambda *outputs, call: outputs)
-_label.def_abstract_eval(lambda *outputs, call: list(outputs))
-batching.primitive_batchers[_label] = lambda args, dims, **params: (
-    _label.bind(*args, **params),
-    dims,
-)
-mlir.register_lowering(_label, lambda context, *outputs, call: outputs)
+_label.def_impl(lambda *args, operands, **_: _outputs_of(args, operands))
+_label.def_abstract_eval(lambda *args, operands, **_: list(_outputs_of(args, operands)))
+mlir.register_lowering(_label, lambda context, *args, operands, **_: _outputs_of(args, operands))
+
+
+def _outputs_of(args: Sequence[Any], operands: Any) -> Sequence[Any]:
+    """The arguments of a label that are outputs: they stand before the operands."""
+    return args[: len(args) - operands.num_leaves]
+
+
+def _batch_label(
+    args: Sequence[Array], dims: Sequence[int | None], *, operands: Any, maps: Any, **params: Any
+) -> tuple[list[Array], Sequence[int | None]]:
+    dims_of_outputs = _outputs_of(dims, operands)
+    maps = (*maps, tuple(dims[len(dims_of_outputs) :]))
+    return _label.bind(*args, operands=operands, maps=maps, **params), dims_of_outputs
+
+
+batching.primitive_batchers[_label] = _batch_label
+
+
+def closed(program: object) -> ClosedJaxpr | None:
+    """A program with its constants, of one that has none or has them; None of all else."""
+    if isinstance(program, Jaxpr):
+        return ClosedJaxpr(program, [])
+    return program if isinstance(program, ClosedJaxpr) else None
+
+
+def function_of(program: ClosedJaxpr) -> Callable[..., list[Array]]:
+    """The function that a program is of."""
+    function: Callable[..., list[Array]] = jaxpr_as_fun(program)
+    return function
+
+
+def scan_of(jaxpr: Any, **params: Any) -> tuple[ClosedJaxpr, int, int]:
+    """The step of a scan, and the numbers of its constants and of its carries."""
+    step = closed(jaxpr)
+    assert step is not None
+    if "ft_in" in params:  # from JAX 0.12
+        constants, carries, _ = (len(group) for group in params["ft_in"].unpack())
+        return step, constants, carries
+    return step, params["num_consts"], params["num_carry"]
+
+
+def outputs_of(equation: JaxprEqn) -> list[tuple[np.dtype, tuple[int, ...]]]:
+    """The dtypes and the shapes of an equation's outputs."""
+    avals: Any = (var.aval for var in equation.outvars)
+    return [(aval.dtype, tuple(aval.shape)) for aval in avals]
+
+
+def user_position(equation: JaxprEqn) -> str:
+    """The line of the user's code that an equation comes from, as "model.py:12 (layer)", or ""."""
+    frames = source_info_util.user_frames(equation.source_info.traceback)
+    lines = [(frame.file_name, frame.start_line, frame.function_name) for frame in frames]
+    return _first_outside(lines)
+
+
+def user_line(error: Exception) -> str:
+    """The innermost line of the user's code in the traceback of an error."""
+    steps = traceback.walk_tb(error.__traceback__)
+    lines = [(f.f_code.co_filename, line, f.f_code.co_name) for f, line in steps]
+    return _first_outside(line for line in reversed(lines) if not line[0].startswith(_JAX))
+
+
+def _first_outside(lines: Iterable[tuple[str, int, str]]) -> str:
+    """The first line that is not of dmlax, as "model.py:12 (layer)"."""
+    outside = (line for line in lines if not line[0].startswith(_PACKAGE))
+    return next((f"{file}:{number} ({name})" for file, number, name in outside), "")
 
 
 def _identity(name: str) -> Primitive:
@@ -236,32 +316,190 @@ class Alternatives(NamedTuple):
       alone: pairs of a platform and the function where a program is for that platform and one
         device, or inside `jax.shard_map`, where every device runs a separate program.
       partitioned: runs where the compiler splits the program over devices; default `default`.
+      split: runs there on each device's part, if the platform is in `alone`.
     """
 
     default: _Function
     alone: tuple[tuple[str, _Function], ...] = ()
     partitioned: _Function | None = None
+    split: "Split | None" = None
 
     def at_once(self) -> _Function:
         """The function that runs where nothing is lowered."""
         return self.default
 
-    def chosen(self, context: Context) -> _Function:
+    def chosen(self, context: Context) -> "_Function | Split":
         """The function that a program runs."""
-        module = context.module_context
-        if not _is_alone(module.axis_context):
-            return self.partitioned or self.default
-        platforms = _platforms(context)
-        if module.lowering_parameters.for_export or len(platforms) != 1:
-            return self.default
-        return dict(self.alone).get(platforms[0], self.default)
+        module, platforms = context.module_context, _platforms(context)
+        is_exported = module.lowering_parameters.for_export
+        is_portable = len(platforms) != 1 or (is_exported and not _keeps_kernels.get())
+        kernel = None if is_portable else dict(self.alone).get(platforms[0])
+        if _is_alone(module.axis_context):
+            return kernel or self.default
+        if kernel and self.split and _has_shardy() and not is_exported:
+            return self.split
+        return self.partitioned or self.default
 
     def map(self, change: Callable[[_Function], _Function]) -> "Alternatives":
         """Changes every function."""
         alone = tuple((platform, change(function)) for platform, function in self.alone)
+        partitioned = self.partitioned and change(self.partitioned)
         return Alternatives(
-            change(self.default), alone, self.partitioned and change(self.partitioned)
+            change(self.default), alone, partitioned, self.split and self.split.map(change)
         )
+
+    def batched(
+        self, change: Callable[[_Function], _Function], dims: Sequence[int | None]
+    ) -> "Alternatives":
+        """Changes every function to its map over axes of flat operands."""
+        changed = self.map(change)
+        return changed._replace(split=changed.split and changed.split.mapped(dims))
+
+
+_keeps_kernels = contextvars.ContextVar("dmlax_keeps_kernels", default=False)
+_KERNEL_TARGETS = dict[str, None]()  # of XLA's calls, in order
+
+
+def register_kernel(name: str, address: Any) -> None:
+    """Registers the handler of a call on CPUs."""
+    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(address), platform="cpu")
+    _KERNEL_TARGETS[name] = None
+
+
+def load_gpu_runtime() -> None:
+    """Loads the library that kernels of Mosaic GPU call; lowering such a kernel loads it, too."""
+    importlib.import_module("jax.experimental.mosaic.gpu")
+
+
+def export_kernels(
+    function: Callable[..., Any], platform: str, *args: Any, **kwargs: Any
+) -> jax.export.Exported:
+    """Exports a program of one platform with the kernels that it runs there."""
+    checks = map(jax.export.DisabledSafetyCheck.custom_call, _KERNEL_TARGETS)
+    kept = _keeps_kernels.set(True)
+    try:  # a new function: JAX keeps what it lowered of the same one
+        program = jax.jit(lambda *args, **kwargs: function(*args, **kwargs))
+        export = jax.export.export(program, platforms=[platform], disabled_checks=tuple(checks))
+        return export(*args, **kwargs)
+    finally:
+        _keeps_kernels.reset(kept)
+
+
+def _has_shardy() -> bool:
+    """True unless the user chose the former partitioner, which wants more than a rule."""
+    config: Any = jax.config
+    return bool(config.jax_use_shardy_partitioner)
+
+
+class Split(NamedTuple):
+    """A function of each device's part of the operands, which gives its part of the outputs."""
+
+    function: _Function
+    names: AxisNames
+
+    def map(self, change: Callable[[_Function], _Function]) -> "Split":
+        """Changes the function."""
+        return self._replace(function=change(self.function))
+
+    def flat(self) -> "Split":
+        """The same of flat operands and outputs."""
+        operands, outputs = (tuple(jax.tree.leaves(names)) for names in self.names[:2])
+        return self._replace(names=AxisNames(operands, outputs, self.names.pieces))
+
+    def mapped(self, dims: Sequence[int | None]) -> "Split":
+        """The same of operands with one more axis."""
+        return self._replace(names=self.names.mapped(dims))
+
+    def partitions(self, operands: Sequence[Any]) -> list[Partition]:
+        """The explicit mesh axes of each output: those of the first operand with the name."""
+        axes: dict[str, Any] = {"-": None}
+        taken: set[Any] = set()
+        for names, aval in zip(self.names.operands, operands, strict=True):
+            for name, axis in zip(names.split(), aval.sharding.spec, strict=True):
+                if name not in axes and axis and not taken & {*mesh_axes(axis)}:
+                    axes[name] = axis
+                    taken |= {*mesh_axes(axis)}
+        return [tuple(map(axes.get, names.split())) for names in self.names.outputs]
+
+    def lower(self, context: Context, args: Sequence[Value], shapes: _Shapes) -> Any:
+        """Lowers to a call whose parts the compiler asks for once it knows how it is split."""
+
+        def whole(*operands: Array) -> list[Array]:  # gives shapes only
+            return [jnp.zeros(shape, dtype) for shape, dtype in shapes]
+
+        operands = [_shape_of(aval) for aval in context.avals_in]
+        outputs = [shape for shape, _ in shapes]
+        rule = ShardingRule(pieces(self.names, outputs[0]))
+        sides = rule.write(self.names.operands, operands), rule.write(self.names.outputs, outputs)
+        call = custom_partitioning(whole)
+        call.def_partition(
+            functools.partial(self._partition, self._on_one_device(_platforms(context)[0])),
+            decode_shardings=False,
+            sharding_rule=" -> ".join(sides),
+            **rule.options,
+        )
+        return mlir.lower_fun(call)(_for_some_devices(context), *args)
+
+    def _partition(self, part: _Flat, mesh: Mesh, operands: Any, outputs: Any) -> tuple[Any, ...]:
+        """The function of each device, and how the outputs and the operands are split."""
+        first = outputs[0]
+        devices = grid(self.names, _tiles(first.sharding, len(first.shape)))
+        of_outputs = [_sharding(devices, names) for names in self.names.outputs]
+        of_operands = tuple(_sharding(devices, names) for names in self.names.operands)
+        return mesh, part, of_outputs, of_operands
+
+    def _on_one_device(self, platform: str) -> _Flat:
+        """The function of a part: a GPU's kernel, slow to lower, is so once for equal calls."""
+
+        @functools.cache
+        def lowered(*operands: jax.ShapeDtypeStruct) -> jax.export.Exported:
+            return export_kernels(self.function, platform, *operands)
+
+        def run(*operands: Array) -> Sequence[Array]:
+            # Outside of the mesh where the program is compiled.
+            with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
+                structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands]
+                function = self.function if platform == "cpu" else lowered(*structs).call
+                parts: Sequence[Array] = function(*operands)
+                return parts
+
+        return run
+
+
+def _shape_of(aval: Any) -> tuple[int, ...]:
+    return tuple(aval.shape)
+
+
+def _for_some_devices(context: Context) -> Context:
+    """A context that names devices: JAX asks for some, but neither which nor how many matters."""
+    module = context.module_context.replace(axis_context=ShardingContext(2, _some_devices()))
+    changed: Context = context.replace(module_context=module)
+    return changed
+
+
+def _some_devices() -> tuple[jax.Device, ...]:
+    return (jax.local_devices()[0],) * 2
+
+
+def _tiles(sharding: Sharding, rank: int) -> np.ndarray:
+    """The devices by the tiles of an array, and along a last axis those of the same tile."""
+    found = sharding._to_xla_hlo_sharding(rank)
+    if found.is_replicated():
+        return np.zeros((1,) * (rank + 1), np.int64)
+    devices = np.asarray(found.tile_assignment_devices())
+    return devices.reshape(*found.tile_assignment_dimensions()[:rank], -1)
+
+
+def _sharding(devices: Grid, names: Names) -> GSPMDSharding:
+    """How an array with these names is split."""
+    tiles = devices.tiles(names)
+    if tiles.shape[-1] == tiles.size:
+        return GSPMDSharding(_some_devices(), xla_client.HloSharding.replicate())
+    replicated = xla_client.OpSharding.Type.REPLICATED
+    return GSPMDSharding(
+        _some_devices(),
+        xla_client.HloSharding.subgroup_with_device_ordering(tiles, subgroup_types=[replicated]),
+    )
 
 
 class _ByPlatform(NamedTuple):
@@ -285,6 +523,12 @@ class _ByPlatform(NamedTuple):
         """Changes every function."""
         others = tuple((platform, change(function)) for platform, function in self.others)
         return _ByPlatform(change(self.default), others)
+
+    def batched(
+        self, change: Callable[[_Function], _Function], dims: Sequence[int | None]
+    ) -> "_ByPlatform":
+        """Changes every function to its map over axes of flat operands."""
+        return self.map(change)
 
 
 def _platforms(context: Context) -> Sequence[str]:
@@ -331,6 +575,8 @@ def choose(functions: Alternatives | _ByPlatform, outputs: object, operands: obj
         # Jitted, so that lowering it again does not trace it again.
         return jax.jit(lambda *leaves: jax.tree.leaves(function(jax.tree.unflatten(tree, leaves))))
 
+    if isinstance(functions, Alternatives) and functions.split:
+        functions = functions._replace(split=functions.split.flat())
     shapes = tuple((tuple(aval.shape), np.dtype(aval.dtype)) for aval in avals)
     leaves = _choose.bind(*_varying_alike(leaves), functions=functions.map(flat), shapes=shapes)
     return jax.tree.unflatten(structure, leaves)
@@ -351,13 +597,18 @@ def _varying(array: Array) -> frozenset[Any]:
     return frozenset(aval.mat.varying if hasattr(aval, "mat") else aval.vma)
 
 
-def _output_avals(operand: Any, *_: object, functions: object, shapes: _Shapes) -> list[Any]:
-    """The outputs differ from device to device as the operands do, and are split over no axis."""
-    mesh = operand.sharding.mesh
-    whole = (NamedSharding(mesh, PartitionSpec(*(None,) * len(shape))) for shape, _ in shapes)
+def _output_avals(*operands: Any, functions: object, shapes: _Shapes) -> list[Any]:
+    """The outputs differ from device to device as the operands do; explicit axes split names."""
+    split = functions.split if isinstance(functions, Alternatives) else None
+    whole = [(None,) * len(shape) for shape, _ in shapes]
+    partitions = split.partitions(operands) if split else whole
+    first = operands[0]
+    shardings = (
+        NamedSharding(first.sharding.mesh, PartitionSpec(*partition)) for partition in partitions
+    )
     return [
-        operand.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
-        for (shape, dtype), sharding in zip(shapes, whole, strict=True)
+        first.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+        for (shape, dtype), sharding in zip(shapes, shardings, strict=True)
     ]
 
 
@@ -379,7 +630,8 @@ def _batch_choose(
 
     size = next(arg.shape[dim] for arg, dim in zip(args, dims, strict=True) if dim is not None)
     shapes = tuple(((size, *shape), dtype) for shape, dtype in shapes)
-    outputs = _choose.bind(*args, functions=functions.map(batched), shapes=shapes)
+    functions = functions.batched(batched, dims)
+    outputs = _choose.bind(*args, functions=functions, shapes=shapes)
     return outputs, (0,) * len(shapes)
 
 
@@ -389,7 +641,10 @@ batching.primitive_batchers[_choose] = _batch_choose
 def _lower_choose(
     context: Context, *args: Value, functions: Alternatives | _ByPlatform, shapes: _Shapes
 ) -> Any:
-    return mlir.lower_fun(functions.chosen(context))(context, *args)
+    chosen = functions.chosen(context)
+    if isinstance(chosen, Split):
+        return chosen.lower(context, args, shapes)
+    return mlir.lower_fun(chosen)(context, *args)
 
 
 def _is_alone(axis_context: Any) -> bool:

@@ -12,7 +12,8 @@ import numpy as np
 from jax import Array
 
 from dmlax._core import compat
-from dmlax._core.arguments import MOST_ELEMENTS, Aval, Rules, structs
+from dmlax._core.arguments import MOST_ELEMENTS, Aval, Rules, is_static, structs
+from dmlax._core.axis_names import AxisNames
 from dmlax.errors import UnsupportedError
 
 Implementation = Literal["auto", "reference", "xla", "native_cpu", "mosaic_gpu"]
@@ -69,14 +70,31 @@ def kernel(
     why_not: Callable[[PlanT, str], str | None],
     platform: str,
 ) -> Lowering[PlanT, OperandsT, OutputT]:
-    """Makes the lowering to a kernel for one platform, which needs static shapes."""
+    """Makes the lowering to a kernel for one platform, which needs static shapes.
+
+    On a CPU the first axis may be symbolic: a handler reads the sizes of its buffers.
+    """
 
     def why_not_static(plan: PlanT, other: str) -> str | None:
-        if other == platform and not plan.input.is_static:
+        sizes = plan.input.shape[1:] if platform == "cpu" else plan.input.shape
+        if other == platform and not is_static(sizes):
             return f"it needs static shapes, and InputTensor is {plan.input}"
         return why_not(plan, other)
 
     return Lowering(name, run, why_not_static, (platform,))
+
+
+@dataclass(frozen=True)
+class Splitting(Generic[PlanT, OperandsT]):
+    """How an operator is split over devices, each of which runs a kernel on its part.
+
+    Attributes:
+      names: the names of the axes of a plan's operands and outputs, or None if `xla` runs.
+      local: plans for a device's part of the operands, and returns what the kernels need of them.
+    """
+
+    names: Callable[[PlanT, OperandsT], AxisNames | None]
+    local: Callable[[PlanT, OperandsT], tuple[PlanT, OperandsT]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +114,8 @@ class Operator(Generic[PlanT, OperandsT, OutputT]):
         integers.
       partition: how a plan's outputs lie on a mesh with explicit axes, from its operands; without
         it JAX works it out.
+      splitting: how kernels run where the compiler splits a program over devices; without it the
+        program has `xla`, of which the compiler splits every operation.
     """
 
     name: str
@@ -103,6 +123,7 @@ class Operator(Generic[PlanT, OperandsT, OutputT]):
     lowerings: tuple[Lowering[PlanT, OperandsT, OutputT], ...]
     tangent: Callable[[PlanT, OperandsT, OperandsT], OutputT] | None = None
     partition: Callable[[PlanT, OperandsT], Any] | None = None
+    splitting: Splitting[PlanT, OperandsT] | None = None
 
     def call(
         self, plan: PlanT, operands: OperandsT, implementation: Implementation = "auto"
@@ -170,6 +191,7 @@ class Call(NamedTuple, Generic[PlanT, OperandsT, OutputT]):
     operator: Operator[PlanT, OperandsT, OutputT]
     plan: PlanT
     implementation: Implementation
+    loses_gradient: bool = False  # it is differentiated in floats, and its output is integer
 
     def __repr__(self) -> str:
         return f"{self.operator.name}({self.plan})"
@@ -185,14 +207,11 @@ def _program(
     candidates: tuple[Lowering[PlanT, OperandsT, OutputT], ...],
 ) -> Callable[[OperandsT], OutputT]:
     """Makes a plan's jitted function, with the operator's name and derivative."""
-    operator, plan, _ = call
+    operator, plan = call.operator, call.plan
     _expect_representable(operator.name, plan.output)
-    *kernels, general = candidates
-    refusals = _refusals(operator.name, general, plan)
-    lowered: Callable[[OperandsT], OutputT] = functools.partial(general.run, plan)
-    if native := _native_runs(kernels, plan):
-        runs = compat.Alternatives(lowered, tuple(native.items()))
-        lowered = functools.partial(compat.choose, runs, structs(plan.output))
+    refusals = _refusals(operator.name, candidates[-1], plan)
+    lowered: Callable[[OperandsT], OutputT]
+    lowered = functools.partial(_run, operator, candidates, plan)
     if operator.partition is not None:
         partitions = functools.partial(operator.partition, plan)
         lowered = functools.partial(compat.outside_explicit_mesh, lowered, partitions)
@@ -200,19 +219,55 @@ def _program(
     def labelled(operands: OperandsT) -> OutputT:
         outputs: OutputT = lowered(operands)
         outputs = jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
-        return compat.label(outputs, call)
+        return compat.label(outputs, call, operands)
 
     labelled.__name__ = operator.name  # as jaxprs and profiles show it
     run = jax.custom_jvp(labelled)
 
     @run.defjvp
     def run_jvp(primals: Any, tangents: Any) -> tuple[OutputT, Any]:
-        outputs = run(*primals)
         if operator.tangent is None:
+            outputs = _program(call._replace(loses_gradient=True), candidates)(*primals)
             return outputs, jax.tree.map(_zero_tangent, outputs)
-        return outputs, operator.tangent(plan, *primals, *tangents)
+        return run(*primals), operator.tangent(plan, *primals, *tangents)
 
     return jax.jit(run)
+
+
+def _run(
+    operator: Operator[PlanT, OperandsT, OutputT],
+    candidates: Sequence[Lowering[PlanT, OperandsT, OutputT]],
+    plan: PlanT,
+    operands: OperandsT,
+) -> OutputT:
+    """Runs the last candidate, or a kernel where the program lets one run."""
+    *kernels, general = candidates
+    native = _native_runs(kernels, plan)
+    if not native:
+        return general.run(plan, operands)
+    split = _split(operator, candidates, plan, operands)
+    default = functools.partial(general.run, plan)
+    runs = compat.Alternatives(default, tuple(native.items()), split=split)
+    outputs: OutputT = compat.choose(runs, structs(plan.output), operands)
+    return outputs
+
+
+def _split(
+    operator: Operator[PlanT, OperandsT, OutputT],
+    candidates: Sequence[Lowering[PlanT, OperandsT, OutputT]],
+    plan: PlanT,
+    operands: OperandsT,
+) -> compat.Split | None:
+    """The function of a device's part of the operands, if their sizes are known."""
+    splitting, leaves = operator.splitting, jax.tree.leaves(operands)
+    if splitting is None or not all(is_static(leaf.shape) for leaf in leaves):
+        return None
+
+    def run(operands: OperandsT) -> OutputT:
+        return _run(operator, candidates, *splitting.local(plan, operands))
+
+    names = splitting.names(plan, operands)
+    return compat.Split(run, names) if names else None
 
 
 def _expect_representable(operator: str, outputs: object) -> None:
@@ -271,4 +326,5 @@ def _why_passed_over(
     if lowering.name == _SLOW:
         return "slow; it runs only when named"
     assert chosen is not None
-    return f"{chosen.name} is faster; it runs where a program is exported or split over devices"
+    split = "" if call.operator.splitting else " or split over devices"
+    return f"{chosen.name} is faster; it runs where a program is exported{split}"

@@ -13,6 +13,7 @@ from jax import Array
 from dmlax._core import dispatch
 from dmlax._core.compat import DeviceArray
 from dmlax._core.keywords import expect_call, explain_keywords
+from dmlax._core.prepared_weights import PreparedWeights
 from dmlax.errors import SpecError, UnsupportedError
 
 _P = ParamSpec("_P")
@@ -21,17 +22,21 @@ _PROGRAMS, _SCALARS = 1024, 256  # programs that are kept, and scalars per progr
 _NUMBERS = frozenset({int, float, *(np.dtype(code).type for code in "bBhHiIlLqQefd")})
 _Scalars = dict[Hashable, Array | None]
 _STATIC = frozenset({int, str, type(None)})
+FUNCTIONS: dict[str, Callable[..., Any]] = {}  # all public functions, by their operators' names
 
 
-def no_leaves(value: object) -> tuple[Array | None, ...]:
-    """The arrays of an operand that is no pytree."""
-    return ()
+def run(
+    operator: dispatch.Operator[Any, Any, _R],
+    /,
+    implementation: dispatch.Implementation,
+    **arguments: Any,
+) -> _R:
+    """Plans and computes a call of an operator's public function, whose arguments are by name."""
+    return operator.call(*operator.plan(**arguments), implementation)
 
 
 def public_function(
-    operator: dispatch.Operator[Any, Any, _R],
-    *keywords: str,
-    leaves: Callable[[Any], tuple[Array | None, ...]] = no_leaves,
+    operator: dispatch.Operator[Any, Any, _R], *keywords: str
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Makes an operator's function, whose eager calls run one jitted program for a set of options.
 
@@ -43,7 +48,6 @@ def public_function(
     Args:
       operator: the operator, whose `plan` converts numbers to operands.
       *keywords: those that are arrays; every positional parameter is one.
-      leaves: the arrays of an operand that is a pytree, none of any other value.
     """
     arrays = frozenset(keywords)
 
@@ -60,7 +64,7 @@ def public_function(
                     if kind is not DeviceArray and value is not None:
                         if kind in _NUMBERS:
                             numbers = True
-                        elif not _are_on_device(leaves(value)):
+                        elif not _is_on_device(value):
                             return function(*args, **kwargs)
                 if not kwargs and not numbers:  # as below, with fewer steps
                     program: Callable[..., _R] = _program(function)
@@ -95,6 +99,7 @@ def public_function(
                 explain_keywords(function, kwargs)
                 raise
 
+        FUNCTIONS[operator.name] = call
         return cast(Callable[_P, _R], call)
 
     return decorate
@@ -126,9 +131,11 @@ def _is_static(option: object) -> bool:
     return type(option) in _STATIC or isinstance(option, type | np.dtype)
 
 
-def _are_on_device(leaves: tuple[Any, ...]) -> bool:
-    """True if there are leaves, and none is a tracer or a NumPy array."""
-    return bool(leaves) and all(leaf is None or type(leaf) is DeviceArray for leaf in leaves)
+def _is_on_device(value: object) -> bool:
+    """True for prepared weights of which no array is a tracer or NumPy's."""
+    if not isinstance(value, PreparedWeights):
+        return False
+    return all(leaf is None or type(leaf) is DeviceArray for leaf in value.arrays)
 
 
 def _operands(

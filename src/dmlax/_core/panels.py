@@ -41,6 +41,11 @@ class PanelShape(NamedTuple):
         """The sizes: all panels, and their bytes."""
         return self.groups * self.panels, self.words * _K_PACK * PANEL_WIDTH
 
+    @property
+    def pieces(self) -> int:
+        """The equal pieces into which one group's rows can be cut: whole panels."""
+        return 1 if self.rows % PANEL_WIDTH else self.panels
+
 
 def pack_panels(shape: PanelShape, rows: Array) -> Array:
     """(..., groups * rows, depth) -> (..., panels, bytes), of NumPy or JAX."""

@@ -13,11 +13,13 @@ from jax import Array
 
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import Aval, Rules
+from dmlax._core.byte_packing import from_int8
 from dmlax._core.host_arrays import are_equal, is_concrete, is_on_host, to_device, to_host
 from dmlax._core.panels import Packing, PanelShape, pack_panels, unpack_panels
 from dmlax.errors import Code
 
-Shape = TypeVar("Shape")  # a hashable description of the weights: all that is static
+# A hashable description of the weights, all that is static; it begins with their aval.
+Shape = TypeVar("Shape", bound=tuple[Any, ...])
 _WHEN = "packed whenever the program runs; outside of one, once, and on the host by NumPy"
 
 
@@ -50,17 +52,36 @@ class Prepared(NamedTuple):
 class PreparedWeights(Generic[Shape]):
     """The base of `PreparedFilter` and `PreparedMatrix`.
 
-    A subclass says how its `Shape` becomes plain values and back, and calls `register`.
+    A subclass names its class of shapes, says how rows become weights, and calls `register`.
     """
 
     __hash__ = None  # type: ignore[assignment]
 
     VERSION: ClassVar[int]  # of the packed form; another one must not read it
+    SHAPE: ClassVar[type[Any]]
     _NOUN: ClassVar[str]
 
     def __init__(self, arrays: Prepared, weights: Shape) -> None:
         self.arrays = arrays
         self.weights = weights
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the weights, int8 or uint8."""
+        dtype: np.dtype = self.weights[0].dtype
+        return dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the weights, in their layout."""
+        sizes: tuple[int, ...] = self.weights[0].shape
+        return sizes
+
+    @property
+    def packing(self) -> Packing:
+        """The order of the bytes of `packed`: "rows" or "panels"."""
+        order: Packing = self.weights[-1]
+        return order
 
     @property
     def packed(self) -> Array:
@@ -77,20 +98,34 @@ class PreparedWeights(Generic[Shape]):
         """The zero point, of the weights' dtype, one value or one per row; None is 0."""
         return self.arrays.zero_point
 
+    def unpack(self) -> Array:
+        """Returns the weights that were prepared, bit for bit."""
+        weights: Array = _unpack(type(self), self.weights, self.packed)
+        return weights
+
     @staticmethod
+    @functools.lru_cache(maxsize=4096)
     def to_plain(weights: Any) -> tuple[Any, ...]:
         """Converts a shape to strings, integers and tuples of them."""
-        raise NotImplementedError
+        aval, *rest = weights
+        return aval.dtype.name, aval.shape, *rest
 
-    @staticmethod
-    def from_plain(*values: Any) -> Any:
+    @classmethod
+    @functools.lru_cache(maxsize=4096)
+    def from_plain(cls, dtype: str, sizes: tuple[int, ...], *rest: object) -> Any:
         """The inverse of `to_plain`."""
-        raise NotImplementedError
+        return cls.SHAPE(Aval(np.dtype(dtype), sizes), *rest)
 
     @staticmethod
-    def unpack_rows(weights: Any, packed: Array) -> Array:
-        """Returns the weights of packed rows, of NumPy or JAX."""
+    def from_rows(weights: Any, rows: Array) -> Array:
+        """Returns the weights of packed rows, of NumPy or JAX, as int8."""
         raise NotImplementedError
+
+    @classmethod
+    def unpack_bytes(cls, weights: Any, packed: Array) -> Array:
+        """Returns the weights of packed bytes, of NumPy or JAX."""
+        rows = unpack_panels(weights.panels, packed) if weights.packing == "panels" else packed
+        return from_int8(cls.from_rows(weights, rows), weights[0].dtype)
 
     @functools.cached_property
     def _static(self) -> tuple[Any, ...]:
@@ -143,10 +178,15 @@ class PreparedWeights(Generic[Shape]):
         return f"{type(self).__name__}({self.weights})"
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _unpack(kind: type[PreparedWeights[Any]], weights: tuple[Any, ...], packed: Array) -> Array:
+    return kind.unpack_bytes(weights, packed)
+
+
 def unpack_on_host(prepared: PreparedWeights[Any]) -> np.ndarray:
     """Returns the weights that were prepared, by NumPy: while a program is traced too."""
-    rows = jax.tree.map(np.asarray, prepared.packed)
-    return np.asarray(prepared.unpack_rows(prepared.weights, rows))
+    packed = jax.tree.map(np.asarray, prepared.packed)
+    return np.asarray(prepared.unpack_bytes(prepared.weights, packed))
 
 
 class Preparation(NamedTuple):

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,8 @@ from dmlax._core.quantized_sum import Quantized
 from dmlax._core.requantize import Arithmetic
 
 
-def add(
+def combine(
+    kind: Literal["add", "multiply"],
     a: Quantized,
     b: Quantized,
     scale: Array,
@@ -23,35 +24,10 @@ def add(
     arithmetic: Arithmetic,
     overwritten: int | None = None,
 ) -> Array:
-    """`quantized_sum` in one call; `vmap` puts its axes before those of every operand.
+    """The quantized sum or product in one call; `vmap` puts its axes before those of every operand.
 
-    The sum may take the memory of one operand, `overwritten`, which nothing else reads.
+    The result may take the memory of one operand, `overwritten`, which nothing else reads.
     """
-    return _call("dmlax_quantized_add", a, b, scale, zero_point, dtype, arithmetic, overwritten)
-
-
-def multiply(
-    a: Quantized,
-    b: Quantized,
-    scale: Array,
-    zero_point: Array | None,
-    dtype: DTypeLike,
-    arithmetic: Arithmetic,
-) -> Array:
-    """The product of both tensors, in one call."""
-    return _call("dmlax_quantized_multiply", a, b, scale, zero_point, dtype, arithmetic)
-
-
-def _call(
-    target: str,
-    a: Quantized,
-    b: Quantized,
-    scale: Array,
-    zero_point: Array | None,
-    dtype: DTypeLike,
-    arithmetic: Arithmetic,
-    overwritten: int | None = None,
-) -> Array:
     shape = jnp.broadcast_shapes(a.values.shape, b.values.shape)
     rank = len(shape)
     points = (a.zero_point, a.values.dtype), (b.zero_point, b.values.dtype), (zero_point, dtype)
@@ -63,7 +39,8 @@ def _call(
     def run(*operands: Array, aliases: dict[int, int] | None = None) -> Array:
         output = jax.ShapeDtypeStruct(shape, dtype)
         options: dict[str, Any] = {"vmap_method": "expand_dims", "input_output_aliases": aliases}
-        return jax.ffi.ffi_call(target, output, **options)(*operands, exact=arithmetic == "exact")
+        call = jax.ffi.ffi_call(f"dmlax_quantized_{kind}_v1", output, **options)
+        return call(*operands, exact=arithmetic == "exact")
 
     # An exact kernel reads the operands of near ties again, after it has stored estimates.
     if overwritten is None or arithmetic == "exact":

@@ -9,23 +9,26 @@ import jax
 import jaxlib.version
 
 import dmlax
+from dmlax._core import compat
 
-_TARGETS = (
-    "dmlax_nonzero_coordinates",
-    "dmlax_convolution",
-    "dmlax_matrix_multiply",
-    "dmlax_requantize_sums",
-    "dmlax_scale_sums",
-    "dmlax_quantize_linear",
-    "dmlax_dequantize_linear",
-    "dmlax_quantized_add",
-    "dmlax_quantized_multiply",
-    "dmlax_lookup",
-    "dmlax_max_pooling",
-    "dmlax_average_pooling",
-    "dmlax_dynamic_quantize",
-    "dmlax_normalize_rows",
-    "dmlax_softmax_rows",
+# A handler that reads its operands, its attributes or prepared weights in another way gets the next
+# version, so that an export of the former one does not run.
+TARGETS = (
+    "dmlax_nonzero_coordinates_v1",
+    "dmlax_convolution_v1",
+    "dmlax_matrix_multiply_v1",
+    "dmlax_requantize_sums_v1",
+    "dmlax_scale_sums_v1",
+    "dmlax_quantize_linear_v1",
+    "dmlax_dequantize_linear_v1",
+    "dmlax_quantized_add_v1",
+    "dmlax_quantized_multiply_v1",
+    "dmlax_lookup_v1",
+    "dmlax_max_pooling_v1",
+    "dmlax_average_pooling_v1",
+    "dmlax_dynamic_quantize_v1",
+    "dmlax_normalize_rows_v1",
+    "dmlax_softmax_rows_v1",
 )
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason
@@ -81,7 +84,7 @@ def _load() -> str:
     """Registers every kernel with XLA."""
     try:
         library = ctypes.CDLL(str(_find()))
-        targets = {name: getattr(library, name) for name in _TARGETS}
+        targets = {name: getattr(library, name.rpartition("_v")[0]) for name in TARGETS}
     except (OSError, AttributeError) as error:
         raise _AbsentError(f"the native library does not load: {error}") from error
     built_with = _text(library.dmlax_jaxlib_version)
@@ -95,7 +98,7 @@ def _load() -> str:
         known = _text(library.dmlax_isas)
         raise _AbsentError(f"{_OVERRIDE} names none of what this machine has: {known}")
     for name, function in targets.items():
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(function), platform="cpu")
+        compat.register_kernel(name, function)
     return chosen
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dmlax._core.arguments import directml_name
 from dmlax._descriptors import records
 from dmlax._descriptors.enums import DataType, TensorFlags
 
@@ -83,13 +84,16 @@ class BufferTensorDesc(records.Record):
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorDesc(records.Record):
-    """The base of the operators' descs; it is not one itself."""
+    """The base of the operators' descs, each named after its operator; it is not one itself."""
 
     operator: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.operator = cls.__name__.removesuffix("OperatorDesc")
 
     @cached_property
     def tensors(self) -> dict[str, BufferTensorDesc]:
         """The tensors that are not absent, by DirectML's name, in DirectML's order."""
-        names = {records.directml_name(field.name): field.name for field in fields(self)}
+        names = {directml_name(field.name): field.name for field in fields(self)}
         values = {directml: getattr(self, name) for directml, name in names.items()}
         return {key: value for key, value in values.items() if isinstance(value, BufferTensorDesc)}

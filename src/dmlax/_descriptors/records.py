@@ -9,6 +9,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 
+from dmlax._core.arguments import directml_name
 from dmlax._descriptors.enums import DataType, TensorFlags
 from dmlax.errors import Code, SpecError, Violation
 
@@ -24,12 +25,6 @@ _PREFIXES: dict[type[Enum], str] = {
     DataType: "DML_TENSOR_DATA_TYPE_",
     TensorFlags: "DML_TENSOR_FLAG_",
 }
-
-
-@cache
-def directml_name(name: str) -> str:
-    """A field's name as DirectML spells it."""
-    return "".join(word.capitalize() for word in name.split("_"))
 
 
 @cache

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from jax import Array
 
+from dmlax._core.arguments import directml_name
 from dmlax._descriptors.descs import BufferTensorDesc, OperatorDesc
 from dmlax._descriptors.enums import EIGHT_BITS, F32, DataTypes, FeatureLevel
-from dmlax._descriptors.records import directml_name, python_name
+from dmlax._descriptors.records import python_name
 from dmlax._descriptors.rules import Rule
 
 Counts = tuple[int, int]

@@ -6,9 +6,9 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import compat, dispatch, eager, requantize
 from dmlax._cpu import library
-from dmlax._dynamic_quantize import bind, reference, xla
+from dmlax._dynamic_quantize import reference, xla
 from dmlax._dynamic_quantize.cpu import lowering as native_cpu
-from dmlax._dynamic_quantize.plan import RULES, DynamicQuantizePlan
+from dmlax._dynamic_quantize.plan import RULES, DynamicQuantizePlan, plan
 from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
 
 
@@ -19,7 +19,7 @@ def _output_partition(plan: DynamicQuantizePlan, input: Array) -> DynamicQuantiz
 
 DYNAMIC_QUANTIZE = dispatch.Operator(
     RULES.operator,
-    bind.plan,
+    plan,
     (
         dispatch.kernel("native_cpu", native_cpu.run, library.why_not_for, "cpu"),
         dispatch.Lowering("xla", xla.run),
@@ -58,6 +58,7 @@ def dynamic_quantize_linear(
       `DynamicQuantizeLinear(output, scale, zero_point)`: output of the output dtype and the input's
       shape, scale float32 of shape (), zero_point of the output dtype and shape (). The scale is
       differentiable.
+      The output's gradient is zero: train with `dmlax.training.fake_quantize`.
 
     Raises:
       SpecError: code `data_type` (InputTensor, OutputTensor), `dimension_count` (InputTensor),
@@ -78,5 +79,4 @@ def dynamic_quantize_linear(
       >>> y.tolist(), float(scale).hex(), int(zero_point)
       ([0, 100, 255], '0x1.47ae140000000p-7', 100)
     """
-    plan, operand = DYNAMIC_QUANTIZE.plan(input, output_dtype=output_dtype, arithmetic=arithmetic)
-    return DYNAMIC_QUANTIZE.call(plan, operand, implementation)
+    return eager.run(DYNAMIC_QUANTIZE, **locals())

@@ -1,7 +1,6 @@
 """DirectML's descriptor of dynamic quantization: its fields, support table, rules and call."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from dmlax._descriptors import rules
 from dmlax._descriptors.descs import BufferTensorDesc, OperatorDesc
@@ -14,7 +13,6 @@ from dmlax._dynamic_quantize.api import dynamic_quantize_linear
 class DynamicQuantizeLinearOperatorDesc(OperatorDesc):
     """DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC."""
 
-    operator: ClassVar[str] = "DynamicQuantizeLinear"
     input_tensor: BufferTensorDesc
     output_tensor: BufferTensorDesc
     output_scale_tensor: BufferTensorDesc

@@ -4,15 +4,21 @@ Implementations sum and round the floats between in different orders, as librari
 """
 
 from dmlax._core import compat, dispatch
-from dmlax._layer_normalization import bind, xla
+from dmlax._layer_normalization import xla
 from dmlax._layer_normalization.cuda import lowering as mosaic_gpu
+from dmlax._layer_normalization.plan import (
+    axis_names,
+    local_plan,
+    plan,
+)
 
 LAYER_NORMALIZATION = dispatch.Operator(
     "quantized_layer_normalization",
-    bind.plan,
+    plan,
     (
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
     ),
     partition=lambda plan, operands: compat.partition(operands.input),
+    splitting=dispatch.Splitting(axis_names, local_plan),
 )

@@ -1,11 +1,14 @@
 """Plans a layer normalization from 8 bits to 8 bits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 from jax import Array
 
-from dmlax._core.arguments import Aval
+from dmlax._core.arguments import Aval, aval_of, avals_of
+from dmlax._core.axis_names import AxisNames, rows, whole
+from dmlax._core.plans import BasePlan
 from dmlax._core.requantize import Arithmetic
 
 
@@ -18,7 +21,7 @@ class LayerNormalization(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LayerNormalizationPlan:
+class LayerNormalizationPlan(BasePlan):
     """Everything static that a lowering reads: of a normalization of the last axis."""
 
     input: Aval
@@ -32,9 +35,46 @@ class LayerNormalizationPlan:
     epsilon: float
     arithmetic: Arithmetic
 
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return []
-
     def __str__(self) -> str:
         return f"{self.input} to {self.output.dtype.name} along the last axis, {self.arithmetic}"
+
+
+def plan(
+    operands: LayerNormalization,
+    x_parameters: tuple[float, int],
+    y_parameters: tuple[float, int],
+    output_dtype: np.dtype,
+    *,
+    epsilon: float,
+    arithmetic: Arithmetic,
+) -> tuple[LayerNormalizationPlan, LayerNormalization]:
+    """Plans a call, and returns its operands.
+
+    Args:
+      operands: the tensors.
+      x_parameters: the scale and the zero point of the input.
+      y_parameters: those of the output.
+      output_dtype: int8 or uint8.
+      epsilon: added to the variance.
+      arithmetic: of both quantizations.
+    """
+    input, scale, bias = avals_of(operands)
+    output = Aval(output_dtype, input.shape)
+    parameters = *x_parameters, *y_parameters
+    of_call = LayerNormalizationPlan(input, scale, bias, output, *parameters, epsilon, arithmetic)
+    return of_call, operands
+
+
+def axis_names(plan: LayerNormalizationPlan, operands: LayerNormalization) -> AxisNames:
+    """Every axis but the last may be split."""
+    names = rows(operands.input.ndim)
+    parameters = (None if x is None else whole(x) for x in operands[1:])
+    return AxisNames((names, *parameters), names)
+
+
+def local_plan(
+    plan: LayerNormalizationPlan, operands: LayerNormalization
+) -> tuple[LayerNormalizationPlan, LayerNormalization]:
+    """Plans for a part of the rows."""
+    output = plan.output._replace(shape=operands.input.shape)
+    return replace(plan, input=aval_of(operands.input), output=output), operands

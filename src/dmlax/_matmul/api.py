@@ -1,6 +1,7 @@
 """matrix_multiply_integer and its two forms with scales."""
 
 import functools
+from dataclasses import replace
 
 import jax.numpy as jnp
 from jax import Array
@@ -15,35 +16,36 @@ from dmlax._matmul.plan import (
     QUANTIZED_RULES,
     TO_FLOAT_RULES,
     Product,
+    axis_names,
+    local_plan,
     output_partition,
 )
-from dmlax._matmul.prepared_matrix import PreparedMatrix
+from dmlax._matmul.prepare import PreparedMatrix
 
-_LOWERINGS = (
-    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
-    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
-    dispatch.Lowering("xla", xla.run),
-    dispatch.Lowering("reference", reference.run),
-)
 INTEGER = dispatch.Operator(
-    INTEGER_RULES.operator, bind.plan_integer, _LOWERINGS, partition=output_partition
-)
-QUANTIZED = dispatch.Operator(
-    QUANTIZED_RULES.operator,
-    functools.partial(bind.plan, QUANTIZED_RULES),
-    _LOWERINGS,
+    INTEGER_RULES.operator,
+    functools.partial(bind.plan, INTEGER_RULES),
+    (
+        dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
+        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+        dispatch.Lowering("xla", xla.run),
+        dispatch.Lowering("reference", reference.run),
+    ),
     partition=output_partition,
+    splitting=dispatch.Splitting(axis_names, local_plan),
 )
-TO_FLOAT = dispatch.Operator(
-    TO_FLOAT_RULES.operator,
-    functools.partial(bind.plan, TO_FLOAT_RULES, output_dtype=jnp.float32),
-    _LOWERINGS,
+QUANTIZED = replace(
+    INTEGER, name=QUANTIZED_RULES.operator, plan=functools.partial(bind.plan, QUANTIZED_RULES)
+)
+TO_FLOAT = replace(
+    INTEGER,
+    name=TO_FLOAT_RULES.operator,
+    plan=functools.partial(bind.plan, TO_FLOAT_RULES, output_dtype=jnp.float32),
     tangent=xla.to_float_tangent,
-    partition=output_partition,
 )
 
 
-@eager.public_function(INTEGER, *Product._fields, leaves=bind.leaves)
+@eager.public_function(INTEGER, *Product._fields)
 def matrix_multiply_integer(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,
@@ -64,11 +66,11 @@ def matrix_multiply_integer(
       a_zero_point: of the dtype of `a`, one value, or one per row: (..., M, 1); default 0.
       b_zero_point: of the dtype of `b`, one value, or one per column: (N,) or (..., 1, N);
         default 0.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
-        "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       int32, (..., M, N), without M where `a` is a vector and without N where `b` is one.
+      Its gradients are zero: train with `dmlax.training.quantized_linear_matrix_multiply`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count` or `sizes` (the tensor's field), `option`
@@ -82,8 +84,7 @@ def matrix_multiply_integer(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      where named.
+      in an export, or where no kernel is available. tpu: xla. reference runs where named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -92,11 +93,10 @@ def matrix_multiply_integer(
       >>> dmlax.matrix_multiply_integer(a, b, a_zero_point=1).tolist()
       [[8, -8], [270, -270]]
     """
-    plan, operands = INTEGER.plan(a, b, a_zero_point=a_zero_point, b_zero_point=b_zero_point)
-    return INTEGER.call(plan, operands, implementation)
+    return eager.run(INTEGER, **locals())
 
 
-@eager.public_function(QUANTIZED, *Product._fields, leaves=bind.leaves)
+@eager.public_function(QUANTIZED, *Product._fields)
 def quantized_linear_matrix_multiply(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,
@@ -132,11 +132,11 @@ def quantized_linear_matrix_multiply(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `rint(float32(sum + bias) * ((a_scale * b_scale) / output_scale))`.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
-        "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       int8 or uint8, (..., M, N), without M where `a` is a vector and without N where `b` is one.
+      Its gradients are zero: train with `dmlax.training.quantized_linear_matrix_multiply`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -153,8 +153,7 @@ def quantized_linear_matrix_multiply(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      where named.
+      in an export, or where no kernel is available. tpu: xla. reference runs where named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -166,23 +165,10 @@ def quantized_linear_matrix_multiply(
       >>> y.tolist()
       [[3], [5], [101]]
     """
-    plan, operands = QUANTIZED.plan(
-        a,
-        b,
-        bias,
-        a_scale=a_scale,
-        b_scale=b_scale,
-        output_scale=output_scale,
-        a_zero_point=a_zero_point,
-        b_zero_point=b_zero_point,
-        output_zero_point=output_zero_point,
-        output_dtype=output_dtype,
-        arithmetic=arithmetic,
-    )
-    return QUANTIZED.call(plan, operands, implementation)
+    return eager.run(QUANTIZED, **locals())
 
 
-@eager.public_function(TO_FLOAT, *Product._fields, leaves=bind.leaves)
+@eager.public_function(TO_FLOAT, *Product._fields)
 def matrix_multiply_integer_to_float(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,
@@ -214,12 +200,13 @@ def matrix_multiply_integer_to_float(
       output_dtype: float32 or float16.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `float32(sum) * (a_scale * b_scale)`, then `+ bias`, each rounded.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
-        "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       float32 or float16, (..., M, N), without M where `a` is a vector and without N where `b` is
       one.
+      The integers `a` and `b` have no gradients: train with
+      `dmlax.training.quantized_linear_matrix_multiply`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -237,8 +224,7 @@ def matrix_multiply_integer_to_float(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      where named.
+      in an export, or where no kernel is available. tpu: xla. reference runs where named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -246,15 +232,4 @@ def matrix_multiply_integer_to_float(
       >>> dmlax.matrix_multiply_integer_to_float(a, b, a_scale=0.5, b_scale=0.25).tolist()
       [[-2.0]]
     """
-    plan, operands = TO_FLOAT.plan(
-        a,
-        b,
-        bias,
-        a_scale=a_scale,
-        b_scale=b_scale,
-        a_zero_point=a_zero_point,
-        b_zero_point=b_zero_point,
-        output_dtype=output_dtype,
-        arithmetic=arithmetic,
-    )
-    return TO_FLOAT.call(plan, operands, implementation)
+    return eager.run(TO_FLOAT, **locals())

@@ -12,7 +12,6 @@ from dmlax._core import compat, requantize
 from dmlax._core.arguments import ABSENT, Aval, Rules, aval_of, avals_of
 from dmlax._core.prepared_weights import Prepared
 from dmlax._matmul.plan import (
-    FIELDS,
     INTEGER_RULES,
     QUANTIZED_RULES,
     TO_FLOAT_RULES,
@@ -24,28 +23,10 @@ from dmlax._matmul.plan import (
     matrix_shape,
     product_plan,
 )
-from dmlax._matmul.prepare import PACKER, to_b_zero_point
-from dmlax._matmul.prepared_matrix import PreparedMatrix
+from dmlax._matmul.prepare import PACKER, PreparedMatrix, to_b_zero_point
 
-_DEAD_COLUMN = "a dead column has scale 1 and zeros"
+_ZERO_REMEDIES = {"b_scale": "a dead column has scale 1 and zeros"}
 Arguments = Product[Any, Any]  # arrays, numbers and a prepared matrix
-
-
-def leaves(b: object) -> tuple[Array | None, ...]:
-    """The arrays of a prepared matrix."""
-    return b.arrays if isinstance(b, PreparedMatrix) else ()
-
-
-def plan_integer(
-    a: ArrayLike,
-    b: ArrayLike | PreparedMatrix,
-    /,
-    *,
-    a_zero_point: ArrayLike | None = None,
-    b_zero_point: ArrayLike | None = None,
-) -> tuple[ProductPlan, Operands]:
-    """Plans a product without scales, and returns its operands."""
-    return plan(INTEGER_RULES, a, b, a_zero_point=a_zero_point, b_zero_point=b_zero_point)
 
 
 def plan(
@@ -53,7 +34,6 @@ def plan(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,
     bias: ArrayLike | None = None,
-    /,
     *,
     output_dtype: DTypeLike | None = None,
     arithmetic: requantize.Arithmetic = "exact",
@@ -62,8 +42,8 @@ def plan(
     """Plans a call of the product that `rules` name, and returns its operands."""
     arguments: Arguments = Product(a, b, bias=bias, **parameters)
     rules.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
-    left = rules.to_array(FIELDS.a, a)
-    rules.expect_dtype(FIELDS.a, aval_of(left), jnp.int8, jnp.uint8)
+    left = rules.to_array("ATensor", a)
+    rules.expect_dtype("ATensor", aval_of(left), jnp.int8, jnp.uint8)
     shape, right, prepared = _matrix(rules, arguments)
     dtype = _output_dtype(rules, arguments, left, output_dtype)
     operands = _operands(rules, arguments, left, right, shape, dtype)
@@ -86,7 +66,7 @@ def _output_dtype(
 ) -> np.dtype:
     if rules is QUANTIZED_RULES:
         zero_point = arguments.output_zero_point
-        return rules.choose_output_dtype(asked, FIELDS.output_zero_point, zero_point, a.dtype)
+        return rules.choose_output_dtype(asked, "OutputZeroPointTensor", zero_point, a.dtype)
     return rules.choose_float_dtype(asked) if rules is TO_FLOAT_RULES else np.dtype(np.int32)
 
 
@@ -96,11 +76,11 @@ def _matrix(
     """Takes the right matrix, raw or prepared, and the avals of a prepared one's arrays."""
     b = arguments.b
     if not isinstance(b, PreparedMatrix):
-        array = rules.to_array(FIELDS.b, b)
+        array = rules.to_array("BTensor", b)
         return matrix_shape(rules, aval_of(array)), array, None
     again = "is given again: the prepared matrix holds it"
-    rules.expect(arguments.b_zero_point is None, "option", FIELDS.b_zero_point, again)
-    leaves: list[Any] = [x if x is None else rules.to_array(FIELDS.b, x) for x in b.arrays]
+    rules.expect(arguments.b_zero_point is None, "option", "BZeroPointTensor", again)
+    leaves: list[Any] = [x if x is None else rules.to_array("BTensor", x) for x in b.arrays]
     return b.weights, Prepared(*leaves), tuple(avals_of(leaves))
 
 
@@ -113,26 +93,17 @@ def _operands(
     dtype: np.dtype,
 ) -> Operands:
     """Converts every parameter to an array; weakly typed ones take their tensor's dtype."""
-    parameters: dict[str, Array | None] = {
-        "a_zero_point": rules.to_parameter(FIELDS.a_zero_point, arguments.a_zero_point, a.dtype),
-        "b_zero_point": to_b_zero_point(rules, shape, arguments.b_zero_point),
-    }
-    if rules is QUANTIZED_RULES:
-        parameters["bias"] = rules.to_parameter(FIELDS.bias, arguments.bias, jnp.int32)
-        parameters["output_zero_point"] = rules.to_parameter(
-            FIELDS.output_zero_point, arguments.output_zero_point, dtype
-        )
-    elif rules is TO_FLOAT_RULES:
-        parameters["bias"] = rules.to_parameter(FIELDS.bias, arguments.bias, dtype)
-    for name in _SCALES[rules.operator]:
-        remedy = _DEAD_COLUMN if name == "b_scale" else ""
-        field, value = getattr(FIELDS, name), getattr(arguments, name)
-        parameters[name] = rules.to_scale(field, value, jnp.float32, remedy)
+    parameters = rules.to_parameters(arguments, {"a_zero_point": a.dtype})
+    parameters["b_zero_point"] = to_b_zero_point(rules, shape, arguments.b_zero_point)
+    of_bias = jnp.int32 if rules is QUANTIZED_RULES else dtype
+    dtypes = {"bias": of_bias, "output_zero_point": dtype}
+    dtypes |= dict.fromkeys(_SCALES[rules], jnp.float32)
+    parameters |= rules.to_parameters(arguments, dtypes, _ZERO_REMEDIES)
     return Product(a, b, **parameters)
 
 
 _SCALES = {
-    INTEGER_RULES.operator: (),
-    QUANTIZED_RULES.operator: ("a_scale", "b_scale", "output_scale"),
-    TO_FLOAT_RULES.operator: ("a_scale", "b_scale"),
+    INTEGER_RULES: (),
+    QUANTIZED_RULES: ("a_scale", "b_scale", "output_scale"),
+    TO_FLOAT_RULES: ("a_scale", "b_scale"),
 }

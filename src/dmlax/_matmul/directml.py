@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
@@ -23,7 +22,6 @@ from dmlax._matmul.api import (
 class MatrixMultiplyIntegerOperatorDesc(OperatorDesc):
     """DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC."""
 
-    operator: ClassVar[str] = "MatrixMultiplyInteger"
     a_tensor: BufferTensorDesc
     a_zero_point_tensor: BufferTensorDesc | None = None
     b_tensor: BufferTensorDesc
@@ -35,7 +33,6 @@ class MatrixMultiplyIntegerOperatorDesc(OperatorDesc):
 class QuantizedLinearMatrixMultiplyOperatorDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC."""
 
-    operator: ClassVar[str] = "QuantizedLinearMatrixMultiply"
     a_tensor: BufferTensorDesc
     a_scale_tensor: BufferTensorDesc
     a_zero_point_tensor: BufferTensorDesc | None = None
@@ -51,7 +48,6 @@ class QuantizedLinearMatrixMultiplyOperatorDesc(OperatorDesc):
 class MatrixMultiplyIntegerToFloatOperatorDesc(OperatorDesc):
     """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC, the members of the page's struct."""
 
-    operator: ClassVar[str] = "MatrixMultiplyIntegerToFloat"
     a_tensor: BufferTensorDesc
     a_scale_tensor: BufferTensorDesc
     a_zero_point_tensor: BufferTensorDesc | None = None

@@ -22,16 +22,11 @@ def epilogue(plan: ProductPlan, operands: Operands) -> Callable[[Array], Array]:
 
     bias = None if operands.bias is None else plan.as_output(operands.bias)
     if plan.quantized:
-        zero_point = operands.output_zero_point
+        scales = operands.a_scale, operands.b_scale, operands.output_scale
+        parameters = *scales, operands.output_zero_point, operands.threshold
+        a, b, y, zero, threshold = jax.tree.map(expand, parameters)
         return requantize.requantizer(
-            expand(operands.a_scale),
-            expand(operands.b_scale),
-            expand(operands.output_scale),
-            None if zero_point is None else expand(zero_point),
-            plan.output.dtype,
-            plan.arithmetic,
-            bias,
-            jax.tree.map(expand, operands.threshold),
+            a, b, y, zero, plan.output.dtype, plan.arithmetic, bias, threshold
         )
     if not plan.scaled:
         return lambda sums: sums

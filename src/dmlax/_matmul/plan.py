@@ -2,14 +2,15 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core import compat
+from dmlax._core.accumulators import INT32_MAX, largest_difference, overflow_notes
 from dmlax._core.arguments import (
     ABSENT,
     Aval,
@@ -21,16 +22,18 @@ from dmlax._core.arguments import (
     broadcasts_to,
     expand_rank,
     is_static,
+    renew_avals,
 )
+from dmlax._core.axis_names import WHOLE, AxisNames, broadcast, numbered, whole
 from dmlax._core.panels import Packing, PanelShape
-from dmlax._core.prepared_weights import Prepared, check_arrays
+from dmlax._core.partitions import partition_by_names
+from dmlax._core.prepared_weights import check_arrays
 from dmlax._core.requantize import Arithmetic
 
 INTEGER_RULES = Rules("matrix_multiply_integer")
 QUANTIZED_RULES = Rules("quantized_linear_matrix_multiply")
 TO_FLOAT_RULES = Rules("matrix_multiply_integer_to_float")
 _EIGHT_BITS = (jnp.int8, jnp.uint8)
-_INT32_MAX = 2**31 - 1
 
 
 class MatrixShape(NamedTuple):
@@ -87,18 +90,6 @@ class Product(NamedTuple, Generic[T, OptionalT]):
 Operands = Product[Any, Any]  # `b` is an array or `Prepared`; parameters are as the plan says
 Avals = Product[Aval, Aval | None]
 
-FIELDS = Product(
-    a="ATensor",
-    b="BTensor",
-    a_zero_point="AZeroPointTensor",
-    b_zero_point="BZeroPointTensor",
-    bias="BiasTensor",
-    a_scale="AScaleTensor",
-    b_scale="BScaleTensor",
-    output_scale="OutputScaleTensor",
-    output_zero_point="OutputZeroPointTensor",
-)
-
 
 @dataclass(frozen=True)
 class ProductPlan:
@@ -152,8 +143,9 @@ class ProductPlan:
     @property
     def accumulator_bound(self) -> int:
         """Largest magnitude that an accumulator can have, before the bias."""
-        a = _reach(self.input.dtype, self.operands.a_zero_point is not None)
-        b = _reach(self.matrix.matrix.dtype, self.operands.b_zero_point is not None)
+        operands, right = self.operands, self.matrix.matrix.dtype
+        a = largest_difference(self.input.dtype, operands.a_zero_point is not None)
+        b = largest_difference(right, operands.b_zero_point is not None)
         return self.depth * a * b
 
     @property
@@ -162,19 +154,15 @@ class ProductPlan:
 
         None where the scales do not say so.
         """
-        if not self.steep or self.accumulator_bound > _INT32_MAX // 4:
+        if not self.steep or self.accumulator_bound > INT32_MAX // 4:
             return None
-        return _INT32_MAX - self.accumulator_bound
+        return INT32_MAX - self.accumulator_bound
 
     def notes(self) -> list[str]:
         """The lines that `explain` adds."""
         if not is_static((self.depth,)):
             return []
-        bound = f"{self.accumulator_bound:,}"
-        if self.accumulator_bound > _INT32_MAX:
-            return [f"int32 accumulators can overflow: they may reach {bound}, and wrap"]
-        bias = ", the bias apart" if self.operands.bias is not None else ""
-        return [f"int32 accumulators cannot overflow: at most {bound}{bias}"]
+        return overflow_notes(self.accumulator_bound, self.operands.bias is not None)
 
     def as_output(self, bias: Array) -> Array:
         """Reshapes a bias so that it broadcasts to (..., M, N)."""
@@ -188,15 +176,26 @@ class ProductPlan:
         return f"{self.input}, {self.matrix}{prepared} -> {self.output}"
 
 
-def _reach(dtype: np.dtype, zero_point: bool) -> int:
-    """The largest |x - zero point|."""
-    return 255 if zero_point or dtype == jnp.uint8 else 128
+@dataclass(frozen=True)
+class FusedPlan:
+    """The base of plans that begin with a product; a subclass is a frozen dataclass."""
+
+    product: ProductPlan
+
+    @property
+    def input(self) -> Aval:
+        """The dtype and shape of the left matrix."""
+        return self.product.input
+
+    def notes(self) -> list[str]:
+        """The lines that `explain` adds."""
+        return self.product.notes()
 
 
 @functools.lru_cache(maxsize=4096)
 def matrix_shape(rules: Rules, matrix: Aval) -> MatrixShape:
     """Checks a right matrix by itself."""
-    _check_matrix(rules, FIELDS.b, matrix)
+    _check_matrix(rules, "BTensor", matrix)
     return MatrixShape(matrix)
 
 
@@ -209,8 +208,8 @@ def _check_matrix(rules: Rules, field: str, matrix: Aval) -> None:
 def check_b_zero_point(rules: Rules, shape: MatrixShape, zero_point: Aval | None) -> None:
     """Checks that it is one value or one per column, of the matrix's dtype."""
     if zero_point is not None:
-        rules.expect_dtype(FIELDS.b_zero_point, zero_point, shape.matrix.dtype)
-        _check_per_column(rules, FIELDS.b_zero_point, zero_point, shape)
+        rules.expect_dtype("BZeroPointTensor", zero_point, shape.matrix.dtype)
+        _check_per_column(rules, "BZeroPointTensor", zero_point, shape)
 
 
 def check_prepared(rules: Rules, shape: MatrixShape, arrays: Sequence[Aval | None]) -> None:
@@ -219,7 +218,7 @@ def check_prepared(rules: Rules, shape: MatrixShape, arrays: Sequence[Aval | Non
     packed = Aval(np.dtype(np.int8), shape.packed)
     sums = Aval(np.dtype(np.int32), (*shape.batch, shape.columns))
     expected = (packed,), (sums,)
-    check_arrays(rules, FIELDS.b, "matrices", shape, packed_and_sums, expected)
+    check_arrays(rules, "BTensor", "matrices", shape, packed_and_sums, expected)
     check_b_zero_point(rules, shape, zero_point)
 
 
@@ -236,10 +235,10 @@ def product_plan(
     if prepared is not None:
         check_prepared(rules, matrix, prepared)
         operands = operands._replace(b_zero_point=prepared[-1])
-    _check_matrix(rules, FIELDS.a, operands.a)
+    _check_matrix(rules, "ATensor", operands.a)
     a, b = operands.a, matrix.matrix
     depth = f"is {b}, expected {a.shape[-1]} rows, the columns of ATensor {a}"
-    rules.expect(are_same(a.shape[-1], matrix.depth), "sizes", FIELDS.b, depth)
+    rules.expect(are_same(a.shape[-1], matrix.depth), "sizes", "BTensor", depth)
     batch = _broadcast_batch(rules, a, matrix)
     rows = a.shape[-2:-1]
     columns = b.shape[-1:] if len(b.shape) > 1 else ()
@@ -252,7 +251,7 @@ def _broadcast_batch(rules: Rules, a: Aval, matrix: MatrixShape) -> tuple[int, .
     batch = broadcast_shapes(a.shape[:-2], matrix.batch)
     if batch is None:
         message = f"is {matrix}, expected batch axes that broadcast with those of ATensor {a}"
-        rules.fail("sizes", FIELDS.b, message)
+        rules.fail("sizes", "BTensor", message)
     return batch
 
 
@@ -267,21 +266,13 @@ def _check_parameters(
     check_b_zero_point(rules, matrix, operands.b_zero_point)
     a = operands.a
     a_rows = (*a.shape[:-1], 1) if len(a.shape) > 1 else (1, 1)
-    for name, dtype, sizes in (
-        ("a_zero_point", a.dtype, a_rows),
-        ("output_zero_point", output.dtype, rows),
-        ("a_scale", jnp.float32, a_rows),
-        ("b_scale", jnp.float32, None),
-        ("output_scale", jnp.float32, rows),
-    ):
-        field, parameter = getattr(FIELDS, name), getattr(operands, name)
-        if parameter is None:
-            continue
-        rules.expect_dtype(field, parameter, dtype)
-        if sizes is None:
+    dtypes = {"a_zero_point": a.dtype, "output_zero_point": output.dtype}
+    dtypes |= dict.fromkeys(("a_scale", "b_scale", "output_scale"), np.dtype(np.float32))
+    for name, field, parameter in rules.expect_dtypes(operands, dtypes):
+        if name == "b_scale":
             _check_per_column(rules, field, parameter, matrix)
         else:
-            _check_per_row(rules, field, parameter, sizes)
+            _check_per_row(rules, field, parameter, a_rows if name.startswith("a_") else rows)
     if operands.bias is not None:
         _check_bias(rules, operands.bias, operands.output_scale is not None, output)
 
@@ -303,10 +294,10 @@ def _check_per_row(rules: Rules, field: str, parameter: Aval, sizes: tuple[int, 
 
 
 def _check_bias(rules: Rules, bias: Aval, quantized: bool, output: Aval) -> None:
-    rules.expect_dtype(FIELDS.bias, bias, jnp.int32 if quantized else output.dtype)
+    rules.expect_dtype("BiasTensor", bias, jnp.int32 if quantized else output.dtype)
     wanted = f"a shape that broadcasts to the output {output}"
     good = broadcasts_to(bias.shape, output.shape)
-    rules.expect(good, "sizes", FIELDS.bias, f"is {bias}, expected {wanted}")
+    rules.expect(good, "sizes", "BiasTensor", f"is {bias}, expected {wanted}")
 
 
 def _is_single(parameter: Aval) -> bool:
@@ -319,26 +310,58 @@ def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return all(are_same(size, 1) for size in shape[:more]) and broadcasts_to(shape[more:], wanted)
 
 
-def output_partition(plan: ProductPlan, operands: Operands) -> compat.Partition:
-    """The output is split over a mesh as the rows of `a` and the columns of `b` are."""
-    axes: list[Any] = [None] * len(plan.output.shape)
-    a = compat.partition(operands.a)
-    if len(plan.input.shape) > 1:
-        lasts = 1 if len(plan.matrix.matrix.shape) > 1 else 0
-        for back, axis in enumerate(reversed(a[:-1])):
-            at = len(axes) - 1 - lasts - back
-            if are_same(plan.output.shape[at], plan.input.shape[-2 - back]):
-                axes[at] = axis
-    if len(plan.matrix.matrix.shape) > 1:
-        columns = _partition_of_columns(plan, operands.b)
-        taken = {name for axis in axes for name in compat.mesh_axes(axis)}
-        if not taken & set(compat.mesh_axes(columns)):
-            axes[-1] = columns
-    return tuple(axes)
+def axis_names(plan: ProductPlan, operands: Operands) -> AxisNames:
+    """The batch, the rows of `a` and the columns of `b` may be split; panels are split whole."""
+    batch = numbered(len(plan.batch)).split()
+    names, sizes = " ".join([*batch, "row", "column"]), (*plan.batch, plan.rows, plan.columns)
+    of_rows, of_columns = len(plan.input.shape) > 1, len(plan.matrix.matrix.shape) > 1
+    output = " ".join([*batch, *["row"] * of_rows, *["column"] * of_columns])
+    parameters = operands._replace(a=None, b=None, bias=None, threshold=None)
+    bias = operands.bias
+    of_operands = jax.tree.map(lambda x: broadcast(x.shape, names, sizes), parameters)._replace(
+        a=broadcast(operands.a.shape, names.replace("column", WHOLE), sizes) if of_rows else WHOLE,
+        b=_matrix_names(plan, operands.b) if of_columns else jax.tree.map(whole, operands.b),
+        bias=None if bias is None else broadcast(bias.shape, output, plan.output.shape),
+        threshold=jax.tree.map(whole, operands.threshold),
+    )
+    panels = plan.matrix.packing == "panels"
+    pieces = (("column", plan.matrix.panels.pieces),) if panels else ()
+    return AxisNames(of_operands, output, pieces)
 
 
-def _partition_of_columns(plan: ProductPlan, b: Array | Prepared) -> Any:
-    """The mesh axes that split N."""
-    if isinstance(b, Prepared):
-        return compat.partition(b.packed)[-2] if plan.matrix.packing == "rows" else None
-    return compat.partition(b)[-1]
+output_partition = partition_by_names(axis_names)
+
+
+def _matrix_names(plan: ProductPlan, b: Any) -> Any:
+    """The names of the right matrix's arrays."""
+    batch = broadcast(plan.matrix.batch, numbered(len(plan.batch)), plan.batch)
+    if not hasattr(b, "packed"):
+        return f"{batch} - column"
+    sizes, names = (*plan.batch, 1, plan.columns), f"{numbered(len(plan.batch))} - column"
+    of_parts = jax.tree.map(lambda x: broadcast(x.shape, names, sizes), b)
+    return of_parts._replace(packed=f"{batch} column -", sums=f"{batch} column")
+
+
+def local_plan(plan: ProductPlan, operands: Operands) -> tuple[ProductPlan, Operands]:
+    """Plans for a part of the batch, the rows and the columns."""
+    operands = operands._replace(threshold=None)
+    matrix = _local_matrix(plan.matrix, operands.b)
+    a = operands.a.shape
+    batch = broadcast_shapes(a[:-2], matrix.batch)
+    assert batch is not None
+    columns = matrix.matrix.shape[-1:] if len(matrix.matrix.shape) > 1 else ()
+    output = plan.output._replace(shape=(*batch, *a[-2:-1], *columns))
+    zero_point = getattr(operands.b, "zero_point", operands.b_zero_point)  # as the avals have it
+    avals = renew_avals(plan.operands, operands._replace(b_zero_point=zero_point))
+    return replace(plan, operands=avals, matrix=matrix, batch=batch, output=output), operands
+
+
+def _local_matrix(matrix: MatrixShape, b: Any) -> MatrixShape:
+    if len(matrix.matrix.shape) == 1:
+        return matrix
+    if hasattr(b, "packed"):
+        *batch, columns = b.sums.shape
+        sizes = (*batch, matrix.depth, columns)
+    else:
+        sizes = b.shape
+    return matrix._replace(matrix=matrix.matrix._replace(shape=sizes))

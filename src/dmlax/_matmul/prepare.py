@@ -13,17 +13,36 @@ from dmlax._core.keywords import name_right_keywords
 from dmlax._core.panels import PACKINGS
 from dmlax._core.prepared_weights import Packer, Prepared
 from dmlax._cpu import library
-from dmlax._matmul.plan import (
-    FIELDS,
-    MatrixShape,
-    Operands,
-    ProductPlan,
-    check_b_zero_point,
-    matrix_shape,
-)
-from dmlax._matmul.prepared_matrix import PreparedMatrix
+from dmlax._matmul.plan import MatrixShape, Operands, ProductPlan, check_b_zero_point, matrix_shape
 
 _RULES = Rules("prepare_matrix")
+
+
+class PreparedMatrix(prepared_weights.PreparedWeights[MatrixShape]):
+    """A packed matrix, made by `prepare_matrix`; use it as the `b` of a matrix product.
+
+    A pytree whose leaves are its arrays: `packed`, int8 (..., N, K), a row for each column, or
+    panels; `sums`, int32 (..., N); `zero_point`, None or of the matrix's dtype, () or broadcasting
+    to (..., 1, N). Everything else is static, so that it stacks, scans, vmaps, jits, exports and
+    saves. Stacked, it still has the dtype and the shape of one matrix.
+
+    Two are equal if their static parts are, and their arrays element by element. Like an array it
+    has no hash; `jax.tree.structure` gives a static part that has one.
+    """
+
+    __module__ = "dmlax"  # the path that a pickle holds
+
+    VERSION = 2
+    SHAPE = MatrixShape
+    _NOUN = "matrix"
+
+    @staticmethod
+    def from_rows(weights: MatrixShape, rows: Array) -> Array:
+        """Returns the matrix of packed rows, of NumPy or JAX, as int8."""
+        return rows.swapaxes(-1, -2).reshape(weights.matrix.shape)
+
+
+prepared_weights.register(PreparedMatrix)
 
 
 @name_right_keywords
@@ -64,10 +83,10 @@ def prepare_matrix(
       >>> dmlax.prepare_matrix(jnp.ones((768, 64), jnp.int8))
       PreparedMatrix(int8[768,64])
     """
-    array = _RULES.to_array(FIELDS.b, b)
+    array = _RULES.to_array("BTensor", b)
     shape = matrix_shape(_RULES, aval_of(array))
     known = f"is {shape}, expected static sizes"
-    _RULES.expect(shape.matrix.is_static, "sizes", FIELDS.b, known)
+    _RULES.expect(shape.matrix.is_static, "sizes", "BTensor", known)
     _RULES.expect_choice("packing", packing, PACKINGS)
     if packing == "auto":
         packing = "panels" if library.reads_panels() else "rows"
@@ -81,7 +100,7 @@ def to_b_zero_point(rules: Rules, shape: MatrixShape, value: ArrayLike | None) -
 
     A constant 0 is dropped: to subtract it would take the sum of every row.
     """
-    zero_point = rules.to_parameter(FIELDS.b_zero_point, value, shape.matrix.dtype)
+    zero_point = rules.to_parameter("BZeroPointTensor", value, shape.matrix.dtype)
     check_b_zero_point(rules, shape, None if zero_point is None else aval_of(zero_point))
     constant = isinstance(value, int | np.ndarray | np.generic)
     return None if constant and not np.any(value) else zero_point

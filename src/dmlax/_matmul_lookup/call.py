@@ -4,18 +4,26 @@ from jax import Array
 
 from dmlax._core import dispatch
 from dmlax._cuda import capability
-from dmlax._matmul_lookup import bind, xla
+from dmlax._matmul_lookup import xla
 from dmlax._matmul_lookup.cuda import lowering as mosaic_gpu
-from dmlax._matmul_lookup.plan import MatmulLookup, MatmulLookupPlan, output_partition
+from dmlax._matmul_lookup.plan import (
+    MatmulLookup,
+    MatmulLookupPlan,
+    axis_names,
+    local_plan,
+    output_partition,
+    plan,
+)
 
 MATMUL_LOOKUP = dispatch.Operator(
     "quantized_linear_matrix_multiply_lookup",
-    bind.plan,
+    plan,
     (
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
     ),
     partition=output_partition,
+    splitting=dispatch.Splitting(axis_names, local_plan),
 )
 
 

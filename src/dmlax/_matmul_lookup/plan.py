@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
 from jax import Array
 
-from dmlax._byte_lookup.plan import LookupPlan
+from dmlax._byte_lookup.plan import LookupPlan, lookup_plan
 from dmlax._core import compat
-from dmlax._core.arguments import Aval
+from dmlax._core.arguments import Aval, aval_of
+from dmlax._core.axis_names import AxisNames, whole
+from dmlax._matmul import plan as product
+from dmlax._matmul.plan import FusedPlan, ProductPlan
 from dmlax._matmul.plan import Operands as ProductOperands
-from dmlax._matmul.plan import ProductPlan
 from dmlax._matmul.plan import output_partition as product_partition
 
 
@@ -21,25 +24,15 @@ class MatmulLookup(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MatmulLookupPlan:
+class MatmulLookupPlan(FusedPlan):
     """Everything static that a lowering reads."""
 
-    product: ProductPlan
     lookup: LookupPlan
-
-    @property
-    def input(self) -> Aval:
-        """The dtype and shape of the left matrix."""
-        return self.product.input
 
     @property
     def output(self) -> Aval:
         """The dtype and shape of the output."""
         return self.lookup.output
-
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return self.product.notes()
 
     def __str__(self) -> str:
         return f"{self.product}; {self.lookup}"
@@ -48,3 +41,27 @@ class MatmulLookupPlan:
 def output_partition(plan: MatmulLookupPlan, operands: MatmulLookup) -> compat.Partition:
     """The output is split over a mesh as the product is."""
     return product_partition(plan.product, operands.product)
+
+
+def plan(
+    product: tuple[ProductPlan, ProductOperands], table: Array
+) -> tuple[MatmulLookupPlan, MatmulLookup]:
+    """Plans both as one call, of a planned product and a table of 256 bytes."""
+    lookup = lookup_plan(product[0].output, aval_of(table))
+    return MatmulLookupPlan(product[0], lookup), MatmulLookup(product[1], table)
+
+
+def axis_names(plan: MatmulLookupPlan, operands: MatmulLookup) -> AxisNames:
+    """The axes of the product may be split."""
+    names = product.axis_names(plan.product, operands.product)
+    table = jax.tree.map(whole, operands)._replace(product=names.operands)
+    return names._replace(operands=table)
+
+
+def local_plan(
+    plan: MatmulLookupPlan, operands: MatmulLookup
+) -> tuple[MatmulLookupPlan, MatmulLookup]:
+    """Plans for a part of the product."""
+    local, parts = product.local_plan(plan.product, operands.product)
+    lookup = lookup_plan(local.output, aval_of(operands.table))
+    return MatmulLookupPlan(local, lookup), operands._replace(product=parts)

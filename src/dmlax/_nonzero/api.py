@@ -6,10 +6,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmlax._core import dispatch, eager
-from dmlax._nonzero import bind, reference, xla
+from dmlax._nonzero import reference, xla
 from dmlax._nonzero.cpu import lowering as native_cpu
 from dmlax._nonzero.cuda import lowering as mosaic_gpu
-from dmlax._nonzero.plan import RULES, NonzeroPlan
+from dmlax._nonzero.plan import RULES, NonzeroPlan, axis_names, local_plan, plan
 from dmlax._nonzero.result import NonzeroCoordinates
 
 
@@ -20,7 +20,7 @@ def _replicated(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
 
 NONZERO = dispatch.Operator(
     RULES.operator,
-    bind.plan,
+    plan,
     (
         dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
@@ -28,6 +28,7 @@ NONZERO = dispatch.Operator(
         dispatch.Lowering("reference", reference.run),
     ),
     partition=_replicated,
+    splitting=dispatch.Splitting(axis_names, local_plan),
 )
 
 
@@ -63,6 +64,7 @@ def nonzero_coordinates(
     Returns:
       `NonzeroCoordinates(count, coordinates)`: count uint32 of shape (), coordinates uint32 of
       shape (size, coordinate_rank), ascending by row-major element index.
+      Both are integers, whose gradients are zero.
 
     Raises:
       SpecError: code `data_type` or `dimension_count` (InputTensor), `sizes` (InputTensor,
@@ -76,7 +78,7 @@ def nonzero_coordinates(
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      with `axis_name`, in an export, over several devices, or where the kernel is not available.
+      with `axis_name`, in an export, or where the kernel is not available.
       tpu: xla. reference runs everywhere when named.
 
     Example:
@@ -85,11 +87,4 @@ def nonzero_coordinates(
       >>> int(count), coordinates.tolist()
       (2, [[0, 1], [1, 1], [0, 0], [0, 0]])
     """
-    plan, operand = NONZERO.plan(
-        input,
-        size=size,
-        coordinate_rank=coordinate_rank,
-        fill_value=fill_value,
-        axis_name=axis_name,
-    )
-    return NONZERO.call(plan, operand, implementation)
+    return eager.run(NONZERO, **locals())

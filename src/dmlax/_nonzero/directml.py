@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from dmlax._core.arguments import effective_rank
 from dmlax._descriptors import rules
@@ -17,7 +16,6 @@ from dmlax._nonzero.api import nonzero_coordinates
 class NonzeroCoordinatesOperatorDesc(OperatorDesc):
     """DML_NONZERO_COORDINATES_OPERATOR_DESC."""
 
-    operator: ClassVar[str] = "NonzeroCoordinates"
     input_tensor: BufferTensorDesc
     output_count_tensor: BufferTensorDesc
     output_coordinates_tensor: BufferTensorDesc

@@ -4,11 +4,17 @@ import functools
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import cast
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
-from dmlax._core.arguments import Aval, Rules, decide, effective_rank
+from dmlax._core import compat
+from dmlax._core.arguments import Aval, Rules, aval_of, decide, effective_rank
+from dmlax._core.axis_names import WHOLE, AxisNames, whole
+from dmlax._core.plans import BasePlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
 RULES = Rules("nonzero_coordinates")
@@ -21,7 +27,7 @@ _MAX = 2**32 - 1
 
 
 @dataclass(frozen=True)
-class NonzeroPlan:
+class NonzeroPlan(BasePlan):
     """All static facts of a call; sizes are the whole input's, over the devices of `axis_name`."""
 
     input: Aval
@@ -46,10 +52,6 @@ class NonzeroPlan:
     def elements(self) -> int:
         """Elements of the whole input."""
         return math.prod(self.sizes)
-
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return []
 
     def __str__(self) -> str:
         return f"{self.input} -> {self.output.count}, {self.coordinates}"
@@ -83,3 +85,51 @@ def nonzero_plan(
     unknown = f"is {size}, the elements of InputTensor {whole}, expected a static integer: give it"
     RULES.expect(isinstance(size, int), "option", "size", unknown)
     return NonzeroPlan(input, sizes, size, coordinate_rank, fill_value, axis_name, axis_size)
+
+
+def axis_names(plan: NonzeroPlan, input: Array) -> AxisNames | None:
+    """Every device needs the whole input; over the devices of `axis_name` it has a slice."""
+    if plan.axis_name is not None:
+        return None
+    count, coordinates = "", f"{WHOLE} {WHOLE}"
+    return AxisNames(whole(input), (count, coordinates))
+
+
+def local_plan(plan: NonzeroPlan, input: Array) -> tuple[NonzeroPlan, Array]:
+    """The plan itself, as the input is whole."""
+    return plan, input
+
+
+def plan(
+    input: ArrayLike,
+    *,
+    size: int | None = None,
+    coordinate_rank: int | None = None,
+    fill_value: int = 0,
+    axis_name: Hashable = None,
+) -> tuple[NonzeroPlan, Array]:
+    """Plans a call, and returns its operand."""
+    array = RULES.to_array("InputTensor", input)
+    if size is not None:
+        size = RULES.to_integer("size", size, 0, 2**32 - 1)
+    if coordinate_rank is not None:
+        coordinate_rank = RULES.to_integer("coordinate_rank", coordinate_rank, 0)
+    fill_value = RULES.to_integer("fill_value", fill_value, 0, 2**32 - 1)
+    devices = 1 if axis_name is None else compat.axis_size(axis_name)
+    options = (size, coordinate_rank, fill_value, axis_name, devices)
+    checked = nonzero_plan(aval_of(array), *options)
+    if (narrow := _narrow(array)) is array:
+        return checked, array
+    return nonzero_plan(aval_of(narrow), *options), narrow
+
+
+def _narrow(array: Array) -> Array:
+    """Tests a 64-bit NumPy array for zeros if JAX would narrow it, since narrowing makes zeros."""
+    if not isinstance(array, np.ndarray) or compat.canonical_dtype(array.dtype) == array.dtype:
+        return array
+    if array.dtype.kind not in "iuf":
+        return array
+    magnitude = np.ascontiguousarray(array).view(np.uint64).reshape(array.shape)
+    if array.dtype.kind == "f":
+        magnitude = magnitude << np.uint64(1)
+    return cast(Array, np.asarray(magnitude != 0))

@@ -7,8 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, eager, requantize
-from dmlax._cpu import library
-from dmlax._pooling import bind, reference, xla
+from dmlax._pooling import reference, xla
 from dmlax._pooling.cpu import lowering as native_cpu
 from dmlax._pooling.cuda import lowering as mosaic_gpu
 from dmlax._pooling.plan import (
@@ -16,26 +15,27 @@ from dmlax._pooling.plan import (
     GLOBAL_RULES,
     MAX_RULES,
     Pooling,
+    axis_names,
+    local_plan,
     output_partition,
+    plan,
 )
 
-_NATIVE_CPU = dispatch.kernel("native_cpu", native_cpu.run, library.why_not_for, "cpu")
 _MOSAIC_GPU = dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda")
-_GENERAL = dispatch.Lowering("xla", xla.run), dispatch.Lowering("reference", reference.run)
-AVERAGE, GLOBAL = (
+AVERAGE, GLOBAL, MAX = (
     dispatch.Operator(
         rules.operator,
-        functools.partial(bind.plan, rules),
-        (_NATIVE_CPU, *_GENERAL),
+        functools.partial(plan, rules),
+        (
+            dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
+            *([_MOSAIC_GPU] if rules is MAX_RULES else []),
+            dispatch.Lowering("xla", xla.run),
+            dispatch.Lowering("reference", reference.run),
+        ),
         partition=output_partition,
+        splitting=dispatch.Splitting(axis_names, local_plan),
     )
-    for rules in (AVERAGE_RULES, GLOBAL_RULES)
-)
-MAX = dispatch.Operator(
-    MAX_RULES.operator,
-    functools.partial(bind.plan, MAX_RULES),
-    (_NATIVE_CPU, _MOSAIC_GPU, *_GENERAL),
-    partition=output_partition,
+    for rules in (AVERAGE_RULES, GLOBAL_RULES, MAX_RULES)
 )
 
 
@@ -89,6 +89,7 @@ def quantized_linear_average_pooling(
     Returns:
       int8 or uint8, (N, C, spatial ...). A spatial size is
       `(size + start + end - span) // stride + 1`, where span is `(window - 1) * dilation + 1`.
+      Its gradients are zero: train with `dmlax.training.quantized_linear_average_pooling`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -115,23 +116,7 @@ def quantized_linear_average_pooling(
       ... ).tolist()
       [[[5, 10, 13]]]
     """
-    plan, operands = AVERAGE.plan(
-        input,
-        window_size=window_size,
-        strides=strides,
-        start_padding=start_padding,
-        end_padding=end_padding,
-        dilations=dilations,
-        include_padding=include_padding,
-        input_scale=input_scale,
-        output_scale=output_scale,
-        input_zero_point=input_zero_point,
-        output_zero_point=output_zero_point,
-        output_dtype=output_dtype,
-        dimension_numbers=dimension_numbers,
-        arithmetic=arithmetic,
-    )
-    return AVERAGE.call(plan, operands, implementation)
+    return eager.run(AVERAGE, **locals())
 
 
 @eager.public_function(GLOBAL, *Pooling._fields)
@@ -167,6 +152,8 @@ def quantized_linear_global_average_pooling(
 
     Returns:
       int8 or uint8, (N, C, 1 ...), of the input's rank.
+      Its gradients are zero: train with
+      `dmlax.training.quantized_linear_global_average_pooling`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
@@ -189,17 +176,7 @@ def quantized_linear_global_average_pooling(
       >>> y.tolist()
       [[[5], [14]]]
     """
-    plan, operands = GLOBAL.plan(
-        input,
-        input_scale=input_scale,
-        output_scale=output_scale,
-        input_zero_point=input_zero_point,
-        output_zero_point=output_zero_point,
-        output_dtype=output_dtype,
-        dimension_numbers=dimension_numbers,
-        arithmetic=arithmetic,
-    )
-    return GLOBAL.call(plan, operands, implementation)
+    return eager.run(GLOBAL, **locals())
 
 
 @eager.public_function(MAX)
@@ -229,12 +206,12 @@ def max_pooling(
       dilations: the step between a window's elements, as `window_size`; default 1.
       dimension_numbers: the axes of input and output, as "NHWC", or the convolution's three orders,
         of which the filter's is not read; default channels first.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
-        "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       Of the input's dtype, (N, C, spatial ...). A spatial size is
       `(size + start + end - span) // stride + 1`, where span is `(window - 1) * dilation + 1`.
+      Its gradients are zero: train with `jax.lax.reduce_window` on floats.
 
     Raises:
       SpecError: code `data_type`, `dimension_count` or `sizes` (InputTensor; WindowSize for a
@@ -258,13 +235,4 @@ def max_pooling(
       >>> dmlax.max_pooling(x, window_size=2, strides=2, start_padding=1, end_padding=1).tolist()
       [[[-5, -3, 2]]]
     """
-    plan, operands = MAX.plan(
-        input,
-        window_size=window_size,
-        strides=strides,
-        start_padding=start_padding,
-        end_padding=end_padding,
-        dilations=dilations,
-        dimension_numbers=dimension_numbers,
-    )
-    return MAX.call(plan, operands, implementation)
+    return eager.run(MAX, **locals())

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from dmlax._descriptors import rules
 from dmlax._descriptors.descs import BufferTensorDesc, OperatorDesc
@@ -24,7 +23,6 @@ from dmlax._pooling.api import max_pooling, quantized_linear_average_pooling
 class QuantizedLinearAveragePoolingOperatorDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC; `strides` are the windows'."""
 
-    operator: ClassVar[str] = "QuantizedLinearAveragePooling"
     input_tensor: BufferTensorDesc
     input_scale_tensor: BufferTensorDesc
     input_zero_point_tensor: BufferTensorDesc | None = None
@@ -44,7 +42,6 @@ class QuantizedLinearAveragePoolingOperatorDesc(OperatorDesc):
 class MaxPoolingOperatorDesc(OperatorDesc):
     """DML_MAX_POOLING_OPERATOR_DESC; `strides` are the windows'."""
 
-    operator: ClassVar[str] = "MaxPooling"
     input_tensor: BufferTensorDesc
     output_tensor: BufferTensorDesc
     dimension_count: int
@@ -58,7 +55,6 @@ class MaxPoolingOperatorDesc(OperatorDesc):
 class MaxPooling1OperatorDesc(OperatorDesc):
     """DML_MAX_POOLING1_OPERATOR_DESC, which adds the maxima's indices."""
 
-    operator: ClassVar[str] = "MaxPooling1"
     input_tensor: BufferTensorDesc
     output_tensor: BufferTensorDesc
     output_indices_tensor: BufferTensorDesc | None = None
@@ -70,18 +66,9 @@ class MaxPooling1OperatorDesc(OperatorDesc):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaxPooling2OperatorDesc(OperatorDesc):
+class MaxPooling2OperatorDesc(MaxPooling1OperatorDesc):
     """DML_MAX_POOLING2_OPERATOR_DESC, which adds dilations."""
 
-    operator: ClassVar[str] = "MaxPooling2"
-    input_tensor: BufferTensorDesc
-    output_tensor: BufferTensorDesc
-    output_indices_tensor: BufferTensorDesc | None = None
-    dimension_count: int
-    strides: tuple[int, ...]
-    window_size: tuple[int, ...]
-    start_padding: tuple[int, ...]
-    end_padding: tuple[int, ...]
     dilations: tuple[int, ...]
 
 

@@ -2,27 +2,48 @@
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from operator import lt
 from typing import Any, Generic, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import compat, windows
-from dmlax._core.arguments import ABSENT, MOST_SIZE, Aval, OptionalT, Rules, T, decide
-from dmlax._core.fields import tensor_fields
-from dmlax._core.requantize import Arithmetic
+from dmlax._core import windows
+from dmlax._core.arguments import (
+    ABSENT,
+    MOST_SIZE,
+    Aval,
+    OptionalT,
+    Rules,
+    T,
+    aval_of,
+    avals_of,
+    decide,
+    to_integers,
+)
+from dmlax._core.axis_names import AxisNames, along, placed
+from dmlax._core.partitions import partition_by_names
+from dmlax._core.plans import BasePlan
+from dmlax._core.requantize import ARITHMETICS, Arithmetic
 from dmlax.errors import UnsupportedError
 
 Kind = Literal["average", "global_average", "max"]
+Integers = int | Sequence[int]
 _MOST_ELEMENTS = (2**31 - 1) // 255  # of a window whose sum fits int32
-
 
 AVERAGE_RULES = Rules("quantized_linear_average_pooling")
 GLOBAL_RULES = Rules("quantized_linear_global_average_pooling")
 MAX_RULES = Rules("max_pooling")
+_KINDS: dict[Rules, Kind] = {
+    AVERAGE_RULES: "average",
+    GLOBAL_RULES: "global_average",
+    MAX_RULES: "max",
+}
 
 
 class Pooling(NamedTuple, Generic[T, OptionalT]):
@@ -37,8 +58,6 @@ class Pooling(NamedTuple, Generic[T, OptionalT]):
 
 Operands = Pooling[Array, Any]  # parameters are there where the kind has them
 Avals = Pooling[Aval, Aval | None]
-
-FIELDS: Pooling[str, str] = tensor_fields(Pooling)
 
 
 class Windows(NamedTuple):
@@ -74,7 +93,7 @@ class Options(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PoolingPlan:
+class PoolingPlan(BasePlan):
     """Everything static that a lowering reads."""
 
     operands: Avals
@@ -131,10 +150,6 @@ class PoolingPlan:
         ones, channels = (1,) * len(self.shape), self.options.layouts.input[1]
         return parameter.reshape(windows.replace_axes(ones, [channels], [parameter.size]))
 
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return []
-
     def __str__(self) -> str:
         size = "x".join(map(str, self.windows.size))
         return f"{self.input}, windows of {size} -> {self.output}"
@@ -143,17 +158,17 @@ class PoolingPlan:
 @functools.lru_cache(maxsize=4096)
 def parse_layouts(rules: Rules, input: Aval, dimension_numbers: object) -> Layouts:
     """Checks the input's dtype and rank, and returns the axes of both sides."""
-    rules.expect_dtype(FIELDS.input, input, jnp.int8, jnp.uint8)
+    rules.expect_dtype("InputTensor", input, jnp.int8, jnp.uint8)
     rank = len(input.shape)
     wanted = f"is {input}, expected rank 3 to 5"
-    rules.expect(3 <= rank <= 5, "dimension_count", FIELDS.input, wanted)
+    rules.expect(3 <= rank <= 5, "dimension_count", "InputTensor", wanted)
     if dimension_numbers is None:
         return Layouts(tuple(range(rank)), tuple(range(rank)))
     orders = _orders(dimension_numbers)
     if orders is not None:
         longest = max(map(len, orders))
         text = f"is {input}, expected rank {longest} for dimension_numbers {dimension_numbers!r}"
-        rules.expect(rank == longest, "dimension_count", FIELDS.input, text)
+        rules.expect(rank == longest, "dimension_count", "InputTensor", text)
     try:
         axes = lax.conv_dimension_numbers((1,) * rank, (1,) * rank, orders or dimension_numbers)
     except (TypeError, ValueError, AttributeError):
@@ -197,22 +212,19 @@ def _check_sizes(rules: Rules, input: Aval, options: Options) -> None:
     for axis in options.layouts.input[2:]:
         size = input.shape[axis]
         text = f"is {input}, expected no spatial axis of size 0"
-        rules.expect(decide(functools.partial(lt, 0, size), True), "sizes", FIELDS.input, text)
+        rules.expect(decide(functools.partial(lt, 0, size), True), "sizes", "InputTensor", text)
+
+
+def parameter_dtypes(input: np.dtype, output: np.dtype) -> dict[str, np.dtype]:
+    """The dtypes of all scales and zero points, for tensors of these dtypes."""
+    scales = dict.fromkeys(("input_scale", "output_scale"), np.dtype(np.float32))
+    return scales | {"input_zero_point": input, "output_zero_point": output}
 
 
 def _check_parameters(rules: Rules, operands: Avals, options: Options) -> None:
     channels = operands.input.shape[options.layouts.input[1]]
-    dtypes = Pooling(
-        input=operands.input.dtype,
-        input_scale=jnp.float32,
-        output_scale=jnp.float32,
-        input_zero_point=operands.input.dtype,
-        output_zero_point=options.output_dtype,
-    )
-    for field, aval, dtype in zip(FIELDS[1:], operands[1:], dtypes[1:], strict=True):
-        if aval is None:
-            continue
-        rules.expect_dtype(field, aval, dtype)
+    dtypes = parameter_dtypes(operands.input.dtype, options.output_dtype)
+    for _, field, aval in rules.expect_dtypes(operands, dtypes):
         good = len(aval.shape) <= 5 and sum(size != 1 for size in aval.shape) <= 1
         good = good and aval.size in (1, channels)
         wanted = f"one value or {channels}, one per channel"
@@ -236,8 +248,83 @@ def _output_size(rules: Rules, input: Aval, options: Options, axis: int) -> int:
     return windows.output_size(padded, span, of.strides[axis])
 
 
-def output_partition(plan: PoolingPlan, operands: Operands) -> compat.Partition:
-    """The output is split over a mesh as the input's images and channels are."""
-    layouts, mesh_axes = plan.options.layouts, compat.partition(operands.input)
-    sources = (mesh_axes[axis] for axis in layouts.input[:2])
-    return windows.replace_axes((None,) * len(plan.shape), layouts.output[:2], sources)
+def axis_names(plan: PoolingPlan, operands: Operands) -> AxisNames:
+    """Images and channels may be split."""
+    channels = plan.shape[plan.options.layouts.input[1]]
+    input, output = (
+        placed({axes[0]: "image", axes[1]: "channel"}, len(axes)) for axes in plan.options.layouts
+    )
+    parameters = jax.tree.map(lambda x: along(x.shape, "channel", channels), operands[1:])
+    return AxisNames((input, *parameters), output)
+
+
+output_partition = partition_by_names(axis_names)
+
+
+def local_plan(plan: PoolingPlan, operands: Operands) -> tuple[PoolingPlan, Operands]:
+    """Plans for a part of the images and channels."""
+    return replace(plan, operands=Pooling(*avals_of(operands))), operands
+
+
+def plan(
+    rules: Rules,
+    input: ArrayLike,
+    *,
+    include_padding: bool = False,
+    output_dtype: DTypeLike | None = None,
+    dimension_numbers: object = None,
+    arithmetic: Arithmetic = "exact",
+    **others: Any,
+) -> tuple[PoolingPlan, Operands]:
+    """Plans a call, and returns its operands; `others` are parameters and options of windows."""
+    is_bool = f"is {include_padding!r}, expected True or False"
+    rules.expect(type(include_padding) is bool, "option", "IncludePadding", is_bool)
+    array = rules.to_array("InputTensor", input)
+    if isinstance(dimension_numbers, list):
+        dimension_numbers = tuple(dimension_numbers)
+    layouts = parse_layouts(rules, aval_of(array), dimension_numbers)
+    parameters = {name: others.pop(name) for name in Pooling._fields if name in others}
+    kind = _KINDS[rules]
+    if kind == "global_average":
+        windows = _whole_image(tuple(array.shape[axis] for axis in layouts.input[2:]))
+    else:
+        windows = _windows(rules, layouts, **others)
+    operands: Operands = Pooling(array)
+    dtype = np.dtype(array.dtype)
+    if kind != "max":
+        rules.expect_choice("arithmetic", arithmetic, ARITHMETICS)
+        arguments = Pooling(array, **parameters)
+        dtype = rules.choose_output_dtype(
+            output_dtype, "OutputZeroPointTensor", arguments.output_zero_point, dtype
+        )
+        dtypes = parameter_dtypes(array.dtype, dtype)
+        operands = Pooling(array, **rules.to_parameters(arguments, dtypes))
+    options = Options(kind, windows, layouts, include_padding, arithmetic, dtype)
+    return pooling_plan(rules, Pooling(*avals_of(operands)), options), operands
+
+
+def _whole_image(sizes: tuple[int, ...]) -> Windows:
+    """One window over all spatial axes."""
+    ones = (1,) * len(sizes)
+    return Windows(sizes, ones, ones, ((0, 0),) * len(sizes))
+
+
+def _windows(
+    rules: Rules,
+    layouts: Layouts,
+    window_size: Integers,
+    strides: Integers | None = None,
+    start_padding: Integers | None = None,
+    end_padding: Integers | None = None,
+    dilations: Integers | None = None,
+) -> Windows:
+    """Converts the options of the windows to their canonical forms."""
+    count = len(layouts.input) - 2
+    is_known = window_size is not None
+    rules.expect(is_known, "option", "WindowSize", f"is None, expected {count} integers")
+    sizes = to_integers(rules, "WindowSize", window_size, count, 1, 1)
+    strides = to_integers(rules, "Strides", strides, count, 1, 1)
+    dilations = to_integers(rules, "Dilations", dilations, count, 1, 1)
+    start = to_integers(rules, "StartPadding", start_padding, count, 0, 0)
+    end = to_integers(rules, "EndPadding", end_padding, count, 0, 0)
+    return Windows(sizes, strides, dilations, tuple(zip(start, end, strict=True)))

@@ -1,28 +1,40 @@
 """element_wise_quantize_linear and element_wise_dequantize_linear."""
 
+from dataclasses import replace
+
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, eager, requantize
 from dmlax._cpu import library
-from dmlax._quantize import bind, reference, xla
+from dmlax._quantize import reference, xla
 from dmlax._quantize.cpu import lowering as native_cpu
-from dmlax._quantize.plan import DEQUANTIZE_RULES, QUANTIZE_RULES, output_partition
+from dmlax._quantize.plan import (
+    DEQUANTIZE_RULES,
+    QUANTIZE_RULES,
+    axis_names,
+    local_plan,
+    output_partition,
+    plan_dequantize,
+    plan_quantize,
+)
 
-_LOWERINGS = (
-    dispatch.Lowering("native_cpu", native_cpu.run, library.why_not_for, ("cpu",)),
-    dispatch.Lowering("xla", xla.run),
-    dispatch.Lowering("reference", reference.run),
-)
 QUANTIZE = dispatch.Operator(
-    QUANTIZE_RULES.operator, bind.plan_quantize, _LOWERINGS, partition=output_partition
-)
-DEQUANTIZE = dispatch.Operator(
-    DEQUANTIZE_RULES.operator,
-    bind.plan_dequantize,
-    _LOWERINGS,
-    tangent=xla.dequantize_tangent,
+    QUANTIZE_RULES.operator,
+    plan_quantize,
+    (
+        dispatch.Lowering("native_cpu", native_cpu.run, library.why_not_for, ("cpu",)),
+        dispatch.Lowering("xla", xla.run),
+        dispatch.Lowering("reference", reference.run),
+    ),
     partition=output_partition,
+    splitting=dispatch.Splitting(axis_names, local_plan),
+)
+DEQUANTIZE = replace(
+    QUANTIZE,
+    name=DEQUANTIZE_RULES.operator,
+    plan=plan_dequantize,
+    tangent=xla.dequantize_tangent,
 )
 
 
@@ -56,6 +68,7 @@ def element_wise_quantize_linear(
 
     Returns:
       int8 or uint8, of the input's shape.
+      Its gradients are zero: train with `dmlax.training.fake_quantize`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (InputTensor,
@@ -76,10 +89,7 @@ def element_wise_quantize_linear(
       >>> dmlax.element_wise_quantize_linear(x, 0.5, 10).tolist()
       [8, 10, 12, 255]
     """
-    plan, operands = QUANTIZE.plan(
-        input, scale, zero_point, axis=axis, output_dtype=output_dtype, arithmetic=arithmetic
-    )
-    return QUANTIZE.call(plan, operands, implementation)
+    return eager.run(QUANTIZE, **locals())
 
 
 @eager.public_function(DEQUANTIZE)
@@ -107,6 +117,7 @@ def element_wise_dequantize_linear(
 
     Returns:
       Of the scale's dtype and the input's shape.
+      The integer input has no gradient: train with `dmlax.training.fake_quantize`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (InputTensor,
@@ -128,5 +139,4 @@ def element_wise_dequantize_linear(
       >>> dmlax.element_wise_dequantize_linear(x, 0.5, 10).tolist()
       [-5.0, 0.0, 122.5]
     """
-    plan, operands = DEQUANTIZE.plan(input, scale, zero_point, axis=axis)
-    return DEQUANTIZE.call(plan, operands, implementation)
+    return eager.run(DEQUANTIZE, **locals())

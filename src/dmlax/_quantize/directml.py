@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from dmlax._descriptors import rules
 from dmlax._descriptors.descs import BufferTensorDesc, OperatorDesc
@@ -16,7 +15,6 @@ from dmlax._quantize.api import element_wise_dequantize_linear, element_wise_qua
 class ElementWiseQuantizeLinearOperatorDesc(OperatorDesc):
     """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC."""
 
-    operator: ClassVar[str] = "ElementWiseQuantizeLinear"
     input_tensor: BufferTensorDesc
     scale_tensor: BufferTensorDesc
     zero_point_tensor: BufferTensorDesc | None = None
@@ -27,7 +25,6 @@ class ElementWiseQuantizeLinearOperatorDesc(OperatorDesc):
 class ElementWiseDequantizeLinearOperatorDesc(OperatorDesc):
     """DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC."""
 
-    operator: ClassVar[str] = "ElementWiseDequantizeLinear"
     input_tensor: BufferTensorDesc
     scale_tensor: BufferTensorDesc
     zero_point_tensor: BufferTensorDesc | None = None

@@ -1,17 +1,20 @@
 """Checks an element-wise call and plans it from shapes and dtypes alone."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import compat
-from dmlax._core.arguments import Aval, Rules, broadcasts_to
-from dmlax._core.requantize import Arithmetic
+from dmlax._core.arguments import Aval, Rules, avals_of, broadcasts_to, narrow_float64, strong_dtype
+from dmlax._core.axis_names import AxisNames, along, broadcast, numbered
+from dmlax._core.partitions import partition_by_names
+from dmlax._core.plans import BasePlan
+from dmlax._core.requantize import ARITHMETICS, Arithmetic
 
 QUANTIZE_RULES = Rules("element_wise_quantize_linear")
 DEQUANTIZE_RULES = Rules("element_wise_dequantize_linear")
@@ -28,7 +31,7 @@ class Elementwise(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ElementwisePlan:
+class ElementwisePlan(BasePlan):
     """Everything static that a lowering reads."""
 
     input: Aval
@@ -42,10 +45,6 @@ class ElementwisePlan:
     def quantizes(self) -> bool:
         """True for a quantization, False for a dequantization."""
         return self.output.dtype.kind != "f"
-
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return []
 
     def spread_all(self, operands: Elementwise) -> Elementwise:
         """Reshapes the parameters so that they broadcast."""
@@ -97,9 +96,27 @@ def dequantize_plan(
     return _plan(rules, input, scale, zero_point, axis, "exact", scale.dtype)
 
 
-def output_partition(plan: ElementwisePlan, operands: Elementwise) -> compat.Partition:
-    """The output is split over a mesh as the input is."""
-    return compat.partition(operands.input)
+def axis_names(plan: ElementwisePlan, operands: Elementwise) -> AxisNames:
+    """Every axis of the input may be split, and the parameters with it."""
+    shape = plan.input.shape
+    names = numbered(len(shape))
+
+    def of(parameter: Array) -> str:
+        if plan.axis is None:
+            return broadcast(parameter.shape, names, shape)
+        return along(parameter.shape, names.split()[plan.axis], shape[plan.axis])
+
+    return AxisNames((names, *jax.tree.map(of, operands[1:])), names)
+
+
+output_partition = partition_by_names(axis_names)
+
+
+def local_plan(plan: ElementwisePlan, operands: Elementwise) -> tuple[ElementwisePlan, Elementwise]:
+    """Plans for a part of the input."""
+    input, scale, zero_point = avals_of(operands)
+    output = plan.output._replace(shape=input.shape)
+    return replace(plan, input=input, scale=scale, zero_point=zero_point, output=output), operands
 
 
 def _plan(
@@ -134,3 +151,56 @@ def _check_shape(rules: Rules, field: str, parameter: Aval, input: Aval, axis: i
     wanted = f"one value or {size}, as axis {axis} of InputTensor {input}"
     good = parameter.shape in ((), (1,), (size,))
     rules.expect(good, "sizes", field, f"is {parameter}, expected {wanted}")
+
+
+def plan_quantize(
+    input: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None = None,
+    *,
+    axis: int | None = None,
+    output_dtype: DTypeLike | None = None,
+    arithmetic: Arithmetic = "exact",
+) -> tuple[ElementwisePlan, Elementwise]:
+    """Plans a quantization, and returns its operands."""
+    rules = QUANTIZE_RULES
+    array = narrow_float64(rules.to_array("InputTensor", input))
+    rules.expect_choice("arithmetic", arithmetic, ARITHMETICS)
+    dtype = rules.choose_output_dtype(output_dtype, "ZeroPointTensor", zero_point, np.uint8)
+    operands = Elementwise(
+        array,
+        rules.to_scale(
+            "ScaleTensor", scale, np.float16 if array.dtype == np.float16 else np.float32
+        ),
+        rules.to_parameter("ZeroPointTensor", zero_point, dtype),
+    )
+    avals = avals_of(operands)
+    return quantize_plan(rules, *avals, _axis(rules, axis), dtype, arithmetic), operands
+
+
+def plan_dequantize(
+    input: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None = None,
+    *,
+    axis: int | None = None,
+) -> tuple[ElementwisePlan, Elementwise]:
+    """Plans a dequantization, and returns its operands."""
+    rules = DEQUANTIZE_RULES
+    array = rules.to_array("InputTensor", input)
+    operands = Elementwise(
+        array,
+        rules.to_scale("ScaleTensor", scale, _output_dtype(scale)),
+        rules.to_parameter("ZeroPointTensor", zero_point, array.dtype),
+    )
+    return dequantize_plan(rules, *avals_of(operands), _axis(rules, axis)), operands
+
+
+def _output_dtype(scale: ArrayLike) -> np.dtype:
+    """The dtype of a dequantization's output: an array's, which the plan checks, or float32."""
+    dtype = scale.dtype.newbyteorder("=") if isinstance(scale, np.ndarray) else strong_dtype(scale)
+    return np.dtype(np.float32 if dtype is None else dtype)
+
+
+def _axis(rules: Rules, axis: int | None) -> int | None:
+    return None if axis is None else rules.to_integer("axis", axis, -64, 63)

@@ -7,9 +7,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmlax._core import compat, dispatch
-from dmlax._rows import bind, xla
+from dmlax._rows import xla
 from dmlax._rows.cpu import lowering as native_cpu
-from dmlax._rows.plan import Rows, RowsPlan
+from dmlax._rows.plan import Rows, RowsPlan, axis_names, local_plan, plan
 
 
 def _tangent(plan: RowsPlan, operands: Rows, tangents: Rows) -> Array:
@@ -21,13 +21,14 @@ def _tangent(plan: RowsPlan, operands: Rows, tangents: Rows) -> Array:
 def _operator(name: str) -> dispatch.Operator[RowsPlan, Rows, Array]:
     return dispatch.Operator(
         name,
-        bind.plan,
+        plan,
         (
             dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
             dispatch.Lowering("xla", xla.run),
         ),
         tangent=_tangent,
         partition=lambda plan, operands: compat.partition(operands.input),
+        splitting=dispatch.Splitting(axis_names, local_plan),
     )
 
 

@@ -1,11 +1,17 @@
 """Plans the float operators of rows from shapes and dtypes alone."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
-from dmlax._core.arguments import ABSENT, Aval
+from dmlax._core.arguments import ABSENT, Aval, aval_of
+from dmlax._core.axis_names import AxisNames, rows, whole
+from dmlax._core.plans import BasePlan
 
 
 class Rows(NamedTuple):
@@ -17,7 +23,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RowsPlan:
+class RowsPlan(BasePlan):
     """All that is static of a normalization or a softmax of the last axis.
 
     Attributes:
@@ -34,9 +40,30 @@ class RowsPlan:
         """The dtype and the shape of the result."""
         return self.input
 
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return []
-
     def __str__(self) -> str:
         return f"{self.input} along the last axis"
+
+
+def axis_names(plan: RowsPlan, operands: Rows) -> AxisNames:
+    """Every axis but the last may be split."""
+    names = rows(operands.input.ndim)
+    return AxisNames((names, *jax.tree.map(whole, operands[1:])), names)
+
+
+def local_plan(plan: RowsPlan, operands: Rows) -> tuple[RowsPlan, Rows]:
+    """Plans for a part of the rows."""
+    return replace(plan, input=aval_of(operands.input)), operands
+
+
+def plan(
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    *,
+    epsilon: float = 0.0,
+    is_centred: bool = True,
+) -> tuple[RowsPlan, Rows]:
+    """Plans a call, and returns its operands."""
+    factors: Iterable[Any] = (x if x is None else jnp.asarray(x) for x in (scale, bias))
+    operands = Rows(jnp.asarray(x), *factors)
+    return RowsPlan(aval_of(operands.input), epsilon, is_centred), operands

@@ -1,17 +1,21 @@
 """Plans a self-attention: a product makes queries, keys and values at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dmlax._attention import plan as attention
 from dmlax._attention.plan import Attention, AttentionPlan
 from dmlax._core.arguments import Aval
+from dmlax._core.axis_names import WHOLE, AxisNames, rename, whole
+from dmlax._matmul import plan as product
+from dmlax._matmul.plan import FusedPlan, ProductPlan
 from dmlax._matmul.plan import Operands as ProductOperands
-from dmlax._matmul.plan import ProductPlan
 
 Tables = Sequence[Array | np.ndarray]  # for the bytes of the queries, the keys and the values
 
@@ -50,26 +54,16 @@ class SelfAttention(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SelfAttentionPlan:
+class SelfAttentionPlan(FusedPlan):
     """Everything static that a lowering reads."""
 
-    product: ProductPlan
     attention: AttentionPlan
     layout: Layout
-
-    @property
-    def input(self) -> Aval:
-        """The dtype and shape of the left matrix."""
-        return self.product.input
 
     @property
     def output(self) -> Aval:
         """The dtype and shape of the output."""
         return self.attention.output
-
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return self.product.notes()
 
     def __str__(self) -> str:
         return f"{self.product}; {self.attention}"
@@ -83,3 +77,45 @@ def with_parts(operands: SelfAttention, parts: Sequence[Array]) -> Attention:
         scores=attention.scores._replace(a=q, b=jnp.swapaxes(k, -1, -2)),
         values=attention.values._replace(b=v),
     )
+
+
+def plan(
+    product: tuple[ProductPlan, ProductOperands],
+    tables: Tables,
+    attention: tuple[AttentionPlan, Attention],
+    layout: Layout,
+) -> tuple[SelfAttentionPlan, SelfAttention]:
+    """Plans both as one call.
+
+    Args:
+      product: a planned product, whose output has the layout.
+      tables: 256 entries for the bytes of the queries, the keys and the values.
+      attention: planned for `Layout.placeholders`.
+      layout: of the product's output.
+    """
+    operands = attention[1]._replace(
+        scores=attention[1].scores._replace(a=None, b=None),
+        values=attention[1].values._replace(b=None),
+    )
+    both = SelfAttentionPlan(product[0], attention[0], layout)
+    return both, SelfAttention(product[1], tuple(tables), operands)
+
+
+def axis_names(plan: SelfAttentionPlan, operands: SelfAttention) -> AxisNames:
+    """The images may be split."""
+    names = product.axis_names(plan.product, operands.product).operands
+    of_product = rename(names, row=f"image.{WHOLE}", column=WHOLE)
+    others = jax.tree.map(whole, operands)
+    output = " ".join(["image", *[WHOLE] * (len(plan.output.shape) - 1)])
+    return AxisNames(others._replace(product=of_product), output)
+
+
+def local_plan(
+    plan: SelfAttentionPlan, operands: SelfAttention
+) -> tuple[SelfAttentionPlan, SelfAttention]:
+    """Plans for a part of the images."""
+    of_product, parts = product.local_plan(plan.product, operands.product)
+    q, transposed, v = plan.layout.placeholders(of_product.output, operands.tables)
+    images = with_parts(operands, [q, jnp.swapaxes(transposed, -1, -2), v])
+    local, _ = attention.local_plan(plan.attention, images)
+    return replace(plan, product=of_product, attention=local), operands._replace(product=parts)

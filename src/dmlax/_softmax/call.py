@@ -1,15 +1,21 @@
 """The softmax of 8 bits with ONNX Runtime's bits."""
 
 from dmlax._core import compat, dispatch
-from dmlax._softmax import bind, xla
+from dmlax._softmax import xla
 from dmlax._softmax.cuda import lowering as mosaic_gpu
+from dmlax._softmax.plan import (
+    axis_names,
+    local_plan,
+    plan,
+)
 
 SOFTMAX = dispatch.Operator(
     "quantized_softmax",
-    bind.plan,
+    plan,
     (
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
     ),
     partition=lambda plan, operands: compat.partition(operands.input),
+    splitting=dispatch.Splitting(axis_names, local_plan),
 )

@@ -8,11 +8,11 @@ import jax
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmlax._core.arguments import Aval
+from dmlax._core.arguments import Aval, directml_name
 from dmlax._descriptors import layout
 from dmlax._descriptors.descs import BufferTensorDesc, OperatorDesc
 from dmlax._descriptors.enums import FeatureLevel
-from dmlax._descriptors.records import directml_name, python_name, suggestion
+from dmlax._descriptors.records import python_name, suggestion
 from dmlax._operators import SUPPORT
 from dmlax.directml.validate import expect_valid
 from dmlax.errors import Code, SpecError, UnsupportedError

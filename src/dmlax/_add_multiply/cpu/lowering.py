@@ -12,6 +12,5 @@ def run(plan: BinaryPlan, operands: Operands) -> Array:
     a, b = arithmetic.quantized(operands)
     if plan.kind == "add" and plan.is_swapped:
         a, b = b, a
-    function = binary.add if plan.kind == "add" else binary.multiply
     scale, zero_point = operands.output_scale, operands.output_zero_point
-    return function(a, b, scale, zero_point, plan.output.dtype, plan.arithmetic)
+    return binary.combine(plan.kind, a, b, scale, zero_point, plan.output.dtype, plan.arithmetic)

@@ -8,11 +8,12 @@ from jax.typing import DTypeLike
 
 from dmlax._convolution.plan import ConvolutionPlan, Operands
 from dmlax._convolution.prepare import to_rows
+from dmlax._core.arguments import is_static
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cpu import library
 from dmlax._cpu.layouts import Layout
 
-_TARGET = "dmlax_convolution"
+_TARGET = "dmlax_convolution_v1"
 _MOST_PLANES = 2**31  # bytes that one image's padded planes may take
 _MOST_SLACK = 256  # bytes after every sub-image of an image
 _MOST_SIZE = 2**31  # of anything in `windows`
@@ -43,7 +44,10 @@ def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
     """Refuses sizes that the kernel cannot count, and too much scratch memory."""
     if why := library.why_not(platform):
         return why
-    if max(*plan.input.shape, *_windows(plan)) >= _MOST_SIZE:
+    batch = [plan.input.shape[0]] if plan.input.is_static else []
+    if not is_static(sizes := [*batch, *plan.input.shape[1:], *_windows(plan)]):
+        return f"it needs static images, and InputTensor is {plan.input}"
+    if max(sizes) >= _MOST_SIZE:
         return f"a size, stride, dilation or padding is {_MOST_SIZE:,} or more"
     if (planes := _plane_bytes(plan)) > _MOST_PLANES:
         return f"an image's padded planes take {planes:,} bytes of scratch, over {_MOST_PLANES:,}"

@@ -15,4 +15,5 @@ def why_not(plan: ConvolutionAddPlan, platform: str) -> str | None:
 def run(plan: ConvolutionAddPlan, operands: Operands) -> Array:
     """Rounds twice; the sum may take the memory of the convolution's result."""
     output = convolution.run(plan.convolution, operands.convolution)
-    return binary.add(*terms(plan, operands, output), overwritten=int(plan.addend_first))
+    overwritten = int(plan.addend_first)
+    return binary.combine("add", *terms(plan, operands, output), overwritten=overwritten)

@@ -7,7 +7,7 @@ from dmlax._core.arguments import structs
 from dmlax._dynamic_quantize.plan import DynamicQuantizePlan
 from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
 
-_TARGET = "dmlax_dynamic_quantize"
+_TARGET = "dmlax_dynamic_quantize_v1"
 
 
 def run(plan: DynamicQuantizePlan, input: Array) -> DynamicQuantizeLinear:

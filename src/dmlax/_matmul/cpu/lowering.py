@@ -8,14 +8,14 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from dmlax._core.arguments import expand_rank
+from dmlax._core.arguments import expand_rank, is_static
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cpu import library
 from dmlax._matmul.epilogue import has_column_epilogue
 from dmlax._matmul.plan import Operands, ProductPlan
 from dmlax._matmul.prepare import as_parameter
 
-_TARGET = "dmlax_matrix_multiply"
+_TARGET = "dmlax_matrix_multiply_v1"
 _MOST_SIZE = 2**31  # of an axis
 
 
@@ -45,11 +45,19 @@ def why_not(plan: ProductPlan | None, platform: str) -> str | None:
         return why
     if plan is None:
         return None
-    if not plan.is_static:
+    if not plan.is_static and not _has_symbolic_batch(plan):
         return f"it needs static shapes, and this is {plan}"
-    if max(plan.input.shape + plan.matrix.matrix.shape, default=0) >= _MOST_SIZE:
+    sizes = plan.input.shape[not plan.is_static :] + plan.matrix.matrix.shape
+    if max(sizes, default=0) >= _MOST_SIZE:
         return f"a size is {_MOST_SIZE:,} or more"
     return None
+
+
+def _has_symbolic_batch(plan: ProductPlan) -> bool:
+    """True if the first axis of A is the only one without a size."""
+    others = (aval for aval in plan.operands[1:] if aval is not None)
+    is_known = is_static(plan.input.shape[1:]) and plan.matrix.matrix.is_static
+    return is_known and all(aval.is_static for aval in others)
 
 
 def _multiply(plan: ProductPlan, operands: Operands, dtype: np.dtype) -> Array:
@@ -95,7 +103,7 @@ def _requantize(plan: ProductPlan, operands: Operands, sums: Array) -> Array:
     zero_point = np.zeros((), plan.output.dtype) if zero_point is None else zero_point
     parameters = [_expand(x, sums.ndim) for x in (*scales, zero_point)]
     return _finish(
-        "dmlax_requantize_sums", plan, sums, *parameters, _bias(plan, operands, np.int32)
+        "dmlax_requantize_sums_v1", plan, sums, *parameters, _bias(plan, operands, np.int32)
     )
 
 
@@ -104,7 +112,7 @@ def _scale(plan: ProductPlan, operands: Operands, sums: Array) -> Array:
     scales = (_expand(x, sums.ndim) for x in (operands.a_scale, operands.b_scale))
     bias = _bias(plan, operands, plan.output.dtype)
     has_bias = operands.bias is not None
-    return _finish("dmlax_scale_sums", plan, sums, *scales, bias, has_bias=has_bias)
+    return _finish("dmlax_scale_sums_v1", plan, sums, *scales, bias, has_bias=has_bias)
 
 
 def _finish(

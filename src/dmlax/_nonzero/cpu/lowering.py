@@ -9,7 +9,7 @@ from dmlax._cpu import library
 from dmlax._nonzero.plan import NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
-_TARGET = "dmlax_nonzero_coordinates"
+_TARGET = "dmlax_nonzero_coordinates_v1"
 
 
 def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
@@ -23,6 +23,8 @@ def why_not(plan: NonzeroPlan, platform: str) -> str | None:
     """Refuses what one device cannot compute alone."""
     if why := library.why_not(platform):
         return why
+    if not plan.input.is_static:
+        return f"it needs static shapes, and InputTensor is {plan.input}"
     if plan.axis_name is not None:
         return "the devices of axis_name have to exchange what they find"
     return None

@@ -5,11 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dmlax._core.arguments import is_static
+from dmlax._cpu import library
 from dmlax._cpu.layouts import Layout
 from dmlax._pooling.plan import Operands, PoolingPlan
 
-_MAXIMUM = "dmlax_max_pooling"
-_AVERAGE = "dmlax_average_pooling"
+_MAXIMUM = "dmlax_max_pooling_v1"
+_AVERAGE = "dmlax_average_pooling_v1"
+
+
+def why_not(plan: PoolingPlan, platform: str) -> str | None:
+    """Refuses images of symbolic sizes."""
+    if platform == "cpu" and not is_static(plan.output_sizes):
+        return f"it needs static images, and InputTensor is {plan.input}"
+    return library.why_not(platform)
 
 
 def run(plan: PoolingPlan, operands: Operands) -> Array:

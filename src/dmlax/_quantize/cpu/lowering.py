@@ -16,7 +16,7 @@ def run(plan: ElementwisePlan, operands: Elementwise) -> Array:
     rank = len(plan.input.shape)
     parameters = (expand_rank(x, rank, scalars=True) for x in (scale, zero_point))
     output = jax.ShapeDtypeStruct(plan.output.shape, plan.output.dtype)
-    target = "dmlax_quantize_linear" if plan.quantizes else "dmlax_dequantize_linear"
+    target = "dmlax_quantize_linear_v1" if plan.quantizes else "dmlax_dequantize_linear_v1"
     call = jax.ffi.ffi_call(target, output, vmap_method="expand_dims")
     attributes = {"exact": plan.arithmetic == "exact"} if plan.quantizes else {}
     result: Array = call(operands.input, *parameters, **attributes)

@@ -14,7 +14,7 @@ def run(plan: RowsPlan, operands: Rows) -> Array:
     """Makes one call: of a normalization, or without a scale of a softmax."""
     x, scale, bias = operands
     output: jax.ShapeDtypeStruct = structs(plan.output)
-    target = "dmlax_softmax_rows" if scale is None else "dmlax_normalize_rows"
+    target = "dmlax_softmax_rows_v1" if scale is None else "dmlax_normalize_rows_v1"
     call = jax.ffi.ffi_call(target, output, vmap_method="expand_dims")
     if scale is None:
         return call(x)
