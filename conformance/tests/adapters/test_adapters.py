@@ -54,7 +54,7 @@ def judged(suite: list[Vector]) -> Callable[[str], list[Result]]:
     @cache
     def results(name: str) -> list[Result]:
         adapter = started(name)
-        chosen = functional[::12] if name in QUICK else sample(functional)
+        chosen = functional[::32] if name in QUICK else sample(functional)
         return list(runner.run(adapter, chosen, adapter.variants))
 
     return results

@@ -36,7 +36,7 @@ from grading.mutants.engine.mutant import GROUPS, VALUES, Mutant, correct
 
 MUTANTS = [mutant for mutant in catalogue().values() if mutant.must_kill]
 PERMITTED = [mutant for mutant in catalogue().values() if not mutant.must_kill]
-SHARE = 40  # one mutant in so many is tried here; `nox -s kill_rate` tries all
+SHARE = 80  # one mutant in so many is tried here; `nox -s kill_rate` tries all
 NONZERO, FLUSHED = "nonzero_coordinates", "nonzero-input-float32-flushed"
 
 

@@ -220,7 +220,10 @@ def _product(case: Case) -> Call:
         raise Unsupported("a QLinearMatMul has no bias")
 
     def spelled(name: str, pair: Parameters) -> Parameters:
-        wide = np.broadcast_arrays(*map(one_value, pair))
+        try:
+            wide = np.broadcast_arrays(*map(one_value, pair))
+        except ValueError:
+            raise Unsupported("a scale and a zero point have one shape in ONNX") from None
         return [_lined(case, name, array) for array in wide]
 
     inputs = _quantized(case, {"A": "x", "B": "w", "Output": "y"}, spelled)
