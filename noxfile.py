@@ -2,6 +2,7 @@
 
 import functools
 import os
+import platform
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ ROTATION = {  # sessions that CI installs in turn, and arguments that end them s
     "slow": COLLECT,
     "tpu": COLLECT,
     "tpu_estimates": ("--help",),
-    "wheel": (),
+    "wheel": (platform.machine(),),
     "wild": ("--help",),
     "without_compiler": COLLECT,
 }
@@ -74,6 +75,7 @@ def slow(session: nox.Session) -> None:
 
     Arguments are pytest's, and the names of files run a part.
     """
+    _reuse_library(session)
     _install(session, "test")
     session.run("pytest", "-m=slow or mutation", *TWO_PROCESSES, *session.posargs)
 
@@ -98,6 +100,7 @@ def instruction_sets(session: nox.Session) -> None:
     It also runs the long tests of the kernels, and takes some five minutes for each set. With
     arguments, which are pytest's, it runs nothing but these tests.
     """
+    _reuse_library(session)
     _install(session, "test")
     near_ties = ("tests/test_exactness.py", "-k=near_ties_through_the_convolution")
     for name in _instruction_sets(session, {}) if not session.posargs else ():
@@ -115,7 +118,7 @@ def aarch64(session: nox.Session) -> None:
     As root it installs the cross-compiler and qemu on Debian; without them it says so. The
     arguments `--processor=cortex-a72` and `--program="product loops"` run a part.
     """
-    session.install("cmake>=3.24", "ninja", "pip")
+    session.install("pip", *_group("wheel"))
     folder = str(session.cache_dir / "aarch64")
     wheels = (*OLDEST_JAX, "hypothesis>=6.100", "onnx", "pytest>=8.2")
     session.run("python", "tests/cpu/aarch64.py", folder, *wheels, *session.posargs)
@@ -154,6 +157,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 def fuzz_onnx(session: nox.Session) -> None:
     """Load changed ONNX models, for five minutes or as many as asked."""
+    _reuse_library(session)
     _install(session, "test")
     minutes = float(session.posargs[0]) if session.posargs else 5
     session.run("python", "fuzz/onnx_models.py", f"{60 * minutes:.0f}", *session.posargs[1:])
@@ -165,6 +169,7 @@ def differential(session: nox.Session) -> None:
 
     `nox -s differential -- 300 --start 7000` judges a part.
     """
+    _reuse_library(session)
     _install(session, "test")
     session.run("python", "-m", "differential", *session.posargs)
 
@@ -175,6 +180,7 @@ def wild(session: nox.Session) -> None:
 
     `nox -s wild -- silero nudenet` takes the files whose names have these parts.
     """
+    _reuse_library(session)
     _install(session, "test")
     session.install("pip")
     session.run("python", "-m", "wild", *session.posargs)
@@ -312,12 +318,19 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def wheel(session: nox.Session) -> None:
-    """Build the sdist and the wheel into build/dist, and make the wheel a manylinux one."""
+    """Build the sdist and the manylinux wheels into build/dist, and run this processor's kernels.
+
+    AArch64's needs Debian's g++-aarch64-linux-gnu; `nox -s aarch64` runs it. Arguments are
+    processors, by default x86_64 and aarch64.
+    """
     session.install(*_group("wheel"))
-    session.run("python", "-m", "build", "--outdir", "build/dist", *session.posargs)
-    (built,) = Path("build/dist").glob("dmlax-*-py3-none-linux_*.whl")
-    session.run("auditwheel", "repair", "--wheel-dir", "build/dist", str(built))
-    built.unlink()
+    session.run("python", "-m", "build", "--sdist", "--outdir", "build/dist")
+    here = platform.machine()
+    for processor in session.posargs or ("x86_64", "aarch64"):
+        session.run("python", "packaging/wheel.py", "build/dist", processor)
+    (built,) = Path("build/dist").glob(f"dmlax-*_{here}.whl")
+    session.install("--force-reinstall", str(built), env={"CXX": "/no/such/compiler"})
+    session.run("python", "-c", "from dmlax._cpu import library as n; assert n.instruction_set()")
 
 
 @nox.session
@@ -381,7 +394,7 @@ def _install(session: nox.Session, *groups: str, pins: Sequence[str] = ()) -> No
 
 
 def _reuse_library(session: nox.Session) -> None:
-    """In CI, install the kernels that the session `tests` built: they use no Python ABI."""
+    """In CI, install the kernels that the session `tests` built, if they exist: they use no ABI."""
     folder = Path(".nox", "tests").resolve() if os.environ.get("CI") else Path()
     for library in folder.glob("lib/python*/site-packages/dmlax/_native.so"):
         session.env["SKBUILD_CMAKE_DEFINE"] = f"DMLAX_LIBRARY={library}"

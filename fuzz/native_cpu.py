@@ -147,7 +147,7 @@ def invalid_nonzero(given: atheris.FuzzedDataProvider) -> None:
     sizes = [*x.shape]
     if sizes and given.ConsumeBool():
         sizes[given.ConsumeIntInRange(0, len(sizes) - 1)] = _number(given)
-    call = jax.ffi.ffi_call("dmlax_nonzero_coordinates", outputs)
+    call = jax.ffi.ffi_call("dmlax_nonzero_coordinates_v1", outputs)
     _refused_or_answered(
         lambda _: call(x, sizes=np.array(sizes, np.int64), fill_value=np.uint32(7)), given
     )
@@ -176,7 +176,7 @@ def invalid_element_wise(given: atheris.FuzzedDataProvider) -> None:
         jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
         for shape, dtype in zip(shapes, dtypes, strict=True)
     )
-    target = "dmlax_quantize_linear" if quantizes else "dmlax_dequantize_linear"
+    target = "dmlax_quantize_linear_v1" if quantizes else "dmlax_dequantize_linear_v1"
     call = jax.ffi.ffi_call(target, output)
     attributes = {"exact": given.ConsumeBool()} if quantizes else {}
     values = [jnp.ones(operand.shape, operand.dtype) for operand in operands]

@@ -2,10 +2,11 @@
 
 import ctypes
 import gc
+import itertools
 import os
 import platform
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ jax.config.update("jax_traceback_in_locations_limit", 0)
 _COMMON = {
     "deadline": None,  # most of an example is compilation
     "database": None,
-    "max_examples": 40,
+    "max_examples": 25,
     "suppress_health_check": [hypothesis.HealthCheck.too_slow],
 }
 hypothesis.settings.register_profile("local", **_COMMON)
@@ -56,9 +57,26 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Kernels that are absent are not tested."""
+    """Kernels that are absent are not tested; `one_in` makes most parameters of a test slow."""
     skip_without_library(items)
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    for item in items:
+        chosen = item.get_closest_marker("one_in")
+        if chosen and not item.get_closest_marker("slow"):
+            number = next(numbers[item.nodeid.partition("[")[0]])
+            if not is_one_in(chosen.args[0], number):
+                item.add_marker(pytest.mark.slow)
+
+
+def is_one_in(count: int, number: int) -> bool:
+    """True for about one number in `count`, in uneven steps: no value of a parameter is left out.
+
+    An even step through stacked parameters would meet the same value of one of them each time.
+    """
+    step = count - 0.382  # the golden ratio's fraction
+    return number // step > (number - 1) // step
 
 
 MOST_RESIDENT = max(1 << 31, MEMORY // 6)  # bytes, of each of two processes of tests

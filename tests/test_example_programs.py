@@ -53,6 +53,19 @@ def test_digits_in_8_bits_are_read_as_well_as_in_float(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
+def test_a_network_trained_in_8_bits_is_deployed_with_the_same_bits(tmp_path):
+    picture = tmp_path / "train.png"
+    record = example("train_int8")(["--steps", "300", "--output", str(picture)])
+    assert record.differ == 0
+    accuracies = record.accuracies
+    assert accuracies["float32"] > 0.85
+    assert accuracies["int8, fine-tuned"] > accuracies["float32"] - 0.01
+    assert accuracies["int4, fine-tuned"] > accuracies["int4 weights"]
+    assert min(layer.signal_to_noise for layer in record.report.layers) > 25
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_migrated_model_has_onnxruntimes_scores(tmp_path):
     """Untrained, as the training is that of the first example."""
     record = example("migrate_onnx")(["--steps", "0", "--folder", str(tmp_path)])

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
 PAGES += [f"docs/{name}.md" for name in ("choosing_size", "onnx", "saving", "x64")]
+PAGES += [f"docs/{name}.md" for name in ("calibration", "quantize", "training")]
 PAGES += [f"docs/migrating_from_{origin}.md" for origin in ("onnx", "directml")]
 PAGES += sorted(
     page.relative_to(ROOT).as_posix()
@@ -25,8 +26,17 @@ PAGES += sorted(
 )
 
 
-@pytest.mark.parametrize("x64", [False, True])
-@pytest.mark.parametrize("page", PAGES)
+TRAINS = ("docs/quantize.md",)  # a network
+
+
+@pytest.mark.parametrize(
+    ("page", "x64"),
+    [
+        pytest.param(page, x64, marks=pytest.mark.slow if x64 and (i % 3 or page in TRAINS) else ())
+        for i, page in enumerate(PAGES)
+        for x64 in (False, True)
+    ],
+)
 def test_a_page_shows_what_happens(page, x64):
     with jax.enable_x64(x64):
         run_page(ROOT / page)

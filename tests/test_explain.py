@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import dmlax
+from dmlax import training
+from dmlax._operators import OPERATORS
 
 X = jax.ShapeDtypeStruct((2, 3, 9, 9), np.uint8)
 W = np.ones((4, 3, 3, 3), np.int8)
@@ -185,3 +187,43 @@ def test_xla_counts_the_operations_of_its_own_lowering():
     flops = jax.jit(call).lower(X, W).cost_analysis()["flops"]
     products = 2 * W.size * X.shape[0] * 7 * 7
     assert products <= flops < 2 * products
+
+
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [(0, "element_wise_quantize_linear"), (2, "quantized_linear_matrix_multiply")],
+)
+def test_a_gradient_that_ends_at_an_integer_output_is_explained(argument, name):
+    def loss(x, w, scale):
+        y = dmlax.element_wise_quantize_linear(x, 0.1, output_dtype=np.int8)
+        y = dmlax.quantized_linear_matrix_multiply(
+            y, jnp.int8(w), a_scale=0.1, b_scale=scale, output_scale=1.0
+        )
+        return dmlax.element_wise_dequantize_linear(y, scale).sum()
+
+    operands = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((2, 3), (3, 3), ())]
+    explanation = dmlax.explain(jax.jit(jax.grad(loss, argument)), *operands)
+    ends = "its gradient is zero, because its output is integer: train with dmlax.training."
+    found = {
+        call.operator: note for call in explanation.calls for note in call.notes if ends in note
+    }
+    twin = name.replace("element_wise_quantize_linear", "fake_quantize")
+    assert found == {name: ends + twin}
+    assert ends in str(explanation)
+    assert ends not in str(dmlax.explain(loss, *operands))
+
+
+def test_training_functions_are_those_of_the_list_and_end_no_gradient():
+    named = {row.training for row in OPERATORS if row.training}
+    assert named == {*training.__all__} - {"scale_gradient"}
+
+    def loss(x, w, scale):
+        y = training.quantized_linear_matrix_multiply(
+            x, w, a_scale=scale, b_scale=0.1, output_scale=scale
+        )
+        return training.fake_quantize(y, scale).sum()
+
+    operands = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((2, 3), (3, 3), ())]
+    calls = dmlax.explain(jax.grad(loss, (0, 1, 2)), *operands).calls
+    assert len(calls) > 4
+    assert not any("gradient" in note for call in calls for note in call.notes)

@@ -96,7 +96,7 @@ def test_jit_equals_eager(law):
     assert_tree(jax.jit(law.function)(*law.operands), result(law))
 
 
-@pytest.mark.parametrize("law", in_turn(LAWS, 0), ids=str)
+@operators_in_turn[0]
 def test_the_reference_equals_auto(law):
     assert_tree(law.function(*law.operands, implementation="reference"), result(law))
 
@@ -147,6 +147,7 @@ def skip_without_lowering(law, implementation):
 every_kernel = pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
 
 
+@pytest.mark.one_in(2)
 @every_kernel
 @pytest.mark.parametrize("law", by_operator(LAWS), ids=str)
 def test_constants_equal_arguments(law, implementation):
@@ -300,6 +301,7 @@ def test_a_batch_over_four_devices_gives_the_unsharded_bits(law, mesh):
     assert len(first.sharding.device_set) == 4
 
 
+@pytest.mark.one_in(2)
 @operators_in_turn[0]
 def test_a_batch_over_explicit_mesh_axes_gives_the_unsharded_bits(law):
     """Shapes carry shardings, eagerly and under jit, where a mesh's axes are explicit."""
@@ -345,15 +347,10 @@ SHARDED = [(4,), (8, 5), (4, 3, 11), (12, 32), (4, 0), (64, 1)]
 SIZED = [("auto", None), ("auto", 7), ("auto", 500), ("reference", 7)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("shape", "implementation", "size"),
-    in_turn(
-        (shape, *sized)
-        if not j or (i + j) % 3 == 0
-        else pytest.param(shape, *sized, marks=pytest.mark.slow)
-        for i, shape in enumerate(SHARDED)
-        for j, sized in enumerate(SIZED)
-    ),
+    in_turn((shape, *sized) for shape in SHARDED for sized in SIZED),
     ids=str,
 )
 def test_nonzero_over_a_mesh_axis_is_the_unsharded_call(shape, size, implementation, mesh):
@@ -395,6 +392,7 @@ def test_nonzero_over_an_axis_inside_vmap_and_over_two_mesh_axes():
 # --- export and ahead of time ---------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @operators_in_turn[1]
 def test_a_call_exports_for_three_platforms_at_once_and_reloads(law):
     export = jax.export.export(jax.jit(law.function), platforms=("cpu", "cuda", "tpu"))
@@ -479,6 +477,7 @@ def models():
     return [nonzero, integers, through, through_prepared, quantizing, dequantizing]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("model", in_turn(models()), ids=lambda model: model.__name__)
 def test_a_derivative_sees_an_integer_output_as_a_constant(model, how):
     """The derivative is value / p where each model is linear in p but for integers."""
@@ -489,6 +488,7 @@ def test_a_derivative_sees_an_integer_output_as_a_constant(model, how):
     assert np.abs(slope) > 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("model", in_turn(models(), 1), ids=lambda model: model.__name__)
 def test_derivatives_vmap_and_jit_and_go_forward(model):
     points = np.float32([0.5, 0.75, 1.5])
@@ -505,6 +505,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "shape", "axis", "zero"), in_turn(STEPS), ids=[row[0] for row in STEPS]
 )

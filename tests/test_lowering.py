@@ -25,6 +25,7 @@ def lowered(index, platform):
     return text(law.function, *law.operands, platform=platform)
 
 
+@pytest.mark.one_in(2)
 @every_platform
 @every_law
 def test_nothing_is_lowered_to_float64_or_to_a_custom_call(law, platform):

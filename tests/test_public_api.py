@@ -17,7 +17,7 @@ pytestmark = pytest.mark.oldest
 
 ROOT = Path(__file__).parent.parent
 NAMES = [row.name for row in OPERATORS]
-FUNCTIONS = [*NAMES, "prepare_filter", "prepare_matrix", "explain"]
+FUNCTIONS = [*NAMES, "prepare_filter", "prepare_matrix", "explain", "export", "deserialize"]
 WINDOWS = (
     "strides=None, dilations=None, start_padding=None, end_padding=None, padding=None, "
     "group_count=1, dimension_numbers=None"
@@ -70,6 +70,8 @@ SIGNATURES = {
     "arithmetic='exact', implementation='auto')",
     "prepare_matrix": "(b, /, *, b_zero_point=None, packing='rows')",
     "explain": "(function, /, *args, **kwargs)",
+    "export": "(function, /, *, platform)",
+    "deserialize": "(data)",
 }
 SECTIONS = ["Args", "Returns", "Raises", "DirectML", "Lowering", "Example"]
 
@@ -95,7 +97,7 @@ def test_exactly_these_names_are_exported():
     assert set(dmlax.__all__) == names
     assert dmlax.__all__ == sorted(dmlax.__all__)
     public = {name for name in vars(dmlax) if not name.startswith("_")}
-    assert public - names - {"onnx"} == {"directml", "errors"}  # modules
+    assert public - names - {"calibration", "onnx", "training"} == {"directml", "errors"}  # modules
 
 
 @pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)
@@ -180,6 +182,14 @@ def test_docstrings_have_the_same_sections_in_the_same_order(name):
     assert list(sections(getattr(dmlax, name))) == SECTIONS
 
 
+@pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)
+def test_a_docstring_says_that_gradients_are_zero_and_how_to_train(row):
+    text = " ".join(sections(row.function)["Returns"].split())
+    assert re.search(r"gradients? (is|are) zero|no gradients?", text)
+    if row.training:
+        assert f"train with `dmlax.training.{row.training}`" in text
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_parameter_is_documented_and_nothing_else(name):
     function = getattr(dmlax, name)
@@ -201,7 +211,7 @@ def test_docstrings_start_with_one_line_and_end_with_a_doctest(name):
 def test_the_errors_raised_are_documented(name):
     raises = sections(getattr(dmlax, name))["Raises"]
     assert re.search(r"^  SpecError: ", raises, re.MULTILINE)
-    takes = name in (*NAMES, "explain")
+    takes = name in (*NAMES, "explain", "export", "deserialize")
     assert bool(re.search(r"^  UnsupportedError: ", raises, re.MULTILINE)) == takes
     for code in re.findall(r"`(\w+)`", raises):
         assert code in errors.CODES or code == "function"

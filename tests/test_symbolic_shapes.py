@@ -30,6 +30,7 @@ WITH_A_BATCH = by_operator(law for law in LAWS if law.name != "nonzero")
 PER_IMAGE = by_operator(law for law in LAWS if law.per_image)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("law", in_turn(WITH_A_BATCH, 0), ids=str)
 def test_every_operator_exports_with_a_symbolic_batch(law):
     x, *rest = law.operands
@@ -37,6 +38,7 @@ def test_every_operator_exports_with_a_symbolic_batch(law):
     jax.tree.map(assert_same, exported.call(x), law.function(*law.operands))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("law", in_turn(PER_IMAGE, 1), ids=str)
 def test_the_definition_takes_a_symbolic_batch(law):
     x, *rest = law.operands
@@ -86,6 +88,7 @@ IMAGES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", in_turn(IMAGES))
 def test_a_convolution_exports_with_symbolic_images(name):
     """One program; images of other sizes give the bits of the static call."""
@@ -204,18 +207,19 @@ def test_kernels_need_static_shapes_and_explain_says_so():
         return x
 
     export(explained, "b, 4, 5, 5", np.uint8)
-    for explanation in found:
+    for explanation, of_cpu in zip(found, ["native_cpu" if NATIVE else "xla", "xla"], strict=True):
         cpu, cuda, _ = explanation.choices
-        assert cpu.implementation == cuda.implementation == "xla"
+        assert (cpu.implementation, cuda.implementation) == (of_cpu, "xla")
         why = "it needs static shapes, and InputTensor is uint8[b,4,5,5]"
-        assert cpu.why_not["native_cpu"] == cuda.why_not["mosaic_gpu"] == why
+        assert cuda.why_not["mosaic_gpu"] == why
+        assert not NATIVE or cpu.why_not.get("native_cpu", why) == why
 
 
 @pytest.mark.skipif(not NATIVE, reason="no kernels here, which is its reason to refuse")
 def test_a_kernel_that_is_named_refuses_symbolic_shapes():
     call = lambda x: prepared(x, PREPARED, np.float32(0.5), implementation="native_cpu")  # noqa: E731
     with pytest.raises(dmlax.UnsupportedError, match="native_cpu cannot run here: it needs static"):
-        export(call, "b, 4, 5, 5", np.uint8, platforms=("cpu",))
+        export(call, "b, 4, h, 5", np.uint8, platforms=("cpu",))
 
 
 def test_two_exports_with_symbols_of_the_same_name_do_not_meet():

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.oldest
 PAIRS = [("int8", "int8"), ("int8", "uint8"), ("uint8", "uint8"), ("uint8", "int8")]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("dtype", "table", "implementation"),
     by_implementations(PAIRS, [*NATIVE, "xla", "reference"]),

@@ -63,19 +63,6 @@ def each_case(cases, **part):
     )
 
 
-def each_layout(layouts):
-    """Each case in each layout; all but one, which they have in turn, are slow."""
-    return pytest.mark.parametrize(
-        ("case", "layout"),
-        [
-            pytest.param(case, name, marks=pytest.mark.slow if (i + j) % len(layouts) else ())
-            for j, name in enumerate(layouts)
-            for i, case in enumerate(LAID_OUT)
-        ],
-        ids=str,
-    )
-
-
 def run(operator, case, layout, implementation="auto"):
     """The result in the canonical layout, from operands in another."""
     values = operands(case)
@@ -89,25 +76,29 @@ def run(operator, case, layout, implementation="auto"):
     return laid_out(np.asarray(result), layout[2], canonical[2])
 
 
-@each_case(INTEGER, xla=slice(0, None, 2), reference=slice(1, None, 2))
+@each_case(INTEGER, xla=slice(0, None, 4), reference=slice(1, None, 4))
 def test_integer_convolution_is_the_oracles(case, implementation):
     got = run("convolution_integer", case, case.canonical, implementation)
     assert_same(got, wanted(case, "convolution_integer"))
 
 
-@each_case(CASES, xla=slice(1, None, 2), reference=slice(0, None, 8))
+@each_case(CASES, xla=slice(1, None, 4), reference=slice(0, None, 16))
 def test_quantized_convolution_is_the_oracles(case, implementation):
     got = run("quantized_linear_convolution", case, case.canonical, implementation)
     assert_same(got, wanted(case, "quantized_linear_convolution"))
 
 
-@each_layout([name for name in LAYOUTS if name != "NCHW"])
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "NCHW"])
+@pytest.mark.parametrize("case", LAID_OUT, ids=str)
 def test_no_layout_changes_the_integer_convolution(case, layout):
     got = run("convolution_integer", case, LAYOUTS[layout])
     assert_same(got, wanted(case, "convolution_integer"))
 
 
-@each_layout(["NHWC", "mixed"])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("layout", ["NHWC", "mixed"])
+@pytest.mark.parametrize("case", LAID_OUT, ids=str)
 def test_no_layout_changes_the_quantized_convolution(case, layout):
     got = run("quantized_linear_convolution", case, LAYOUTS[layout])
     assert_same(got, wanted(case, "quantized_linear_convolution"))
@@ -233,6 +224,7 @@ def test_a_bias_is_added_before_the_scales_and_wraps(implementation):
     assert_same(np.asarray(got).reshape(-1), requantized(accumulator, scales, 0, np.int8))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize("case", [CASES[1], CASES[14]], ids=str)
 def test_float32_arithmetic_is_numpys(case, implementation):

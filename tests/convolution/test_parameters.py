@@ -198,6 +198,7 @@ def test_one_stride_and_one_dilation_are_for_every_axis():
 PADDINGS = ["SAME", "SAME_LOWER", "VALID", ((1, 2), (0, 3)), [(0, 0), [1, 1]], np.ones((2, 2), int)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 2)])
 @pytest.mark.parametrize("padding", PADDINGS, ids=str)
 def test_padding_is_that_of_lax(padding, dilation, stride):

@@ -18,16 +18,6 @@ TABLE = [
 ]
 BOUNDS = {"uint8": (0, 255), "int8": (-128, 127)}
 BRANCHES = ("_direct", "_by_words")
-by_one_branch = pytest.mark.parametrize(  # and by the other if slow tests are asked for
-    ("case", "order", "taken"),
-    [
-        pytest.param(*each, branch, marks=pytest.mark.slow if (i + j) % 2 else ())
-        for i, each in enumerate(TABLE)
-        for j, branch in enumerate(BRANCHES)
-    ],
-    indirect=["taken"],
-    ids=lambda each: each if each in BRANCHES else None,
-)
 
 
 @pytest.fixture(autouse=True, params=BRANCHES)
@@ -38,7 +28,8 @@ def taken(take, request):
     assert plans
 
 
-@by_one_branch
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize(("case", "order"), TABLE)
 def test_integer_convolution_is_the_oracles(case, order):
     values = operands(case)
     parameters = keywords(values, "InputZeroPointTensor", "FilterZeroPointTensor")
@@ -46,17 +37,9 @@ def test_integer_convolution_is_the_oracles(case, order):
     assert_right(got, case, order, "convolution_integer")
 
 
-@pytest.mark.parametrize(
-    ("case", "prepared", "taken"),
-    [
-        pytest.param(case, prepared, branch, marks=pytest.mark.slow if (i + j + k) % 2 else ())
-        for i, case in enumerate(PRODUCTS[1::8])
-        for j, prepared in enumerate([False, True])
-        for k, branch in enumerate(BRANCHES)
-    ],
-    indirect=["taken"],
-    ids=str,
-)
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("case", PRODUCTS[1::8], ids=str)
 def test_quantized_convolution_is_the_oracles(case, prepared):
     order = ORDERS[len(case.input)][0]
     values = operands(case)
@@ -75,6 +58,7 @@ def test_quantized_convolution_is_the_oracles(case, prepared):
     assert_right(got, case, order, "quantized_linear_convolution")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("x_dtype", BOUNDS)
 @pytest.mark.parametrize("w_dtype", BOUNDS)
 def test_accumulators_above_2_to_the_24_are_exact(x_dtype, w_dtype):
@@ -88,6 +72,7 @@ def test_accumulators_above_2_to_the_24_are_exact(x_dtype, w_dtype):
     assert_same(got, wanted)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)], ids=str)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_map_is_a_loop(axes, groups):
@@ -102,6 +87,7 @@ def test_a_map_is_a_loop(axes, groups):
         assert_same(got[i], sums_of_products(*one, 0, 9, groups))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("channels", "dtype"), [(3, "uint8"), (4, "int8"), (40, "uint8")])
 def test_groups_of_few_channels_are_merged(channels, dtype):
     rng = np.random.default_rng(10)

@@ -153,6 +153,7 @@ def test_a_prepared_filter_and_channels_last():
     assert_same(np.moveaxis(np.asarray(found), -1, 1), expected)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
 @pytest.mark.parametrize("arithmetic", ["exact", "float32"])
 def test_addends_and_scales_may_be_mapped_over(arithmetic, implementation):

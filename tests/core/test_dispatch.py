@@ -205,8 +205,7 @@ def test_explain_says_what_runs_instead_of_xla(monkeypatch):
         [
             "cpu: native_cpu",
             "  not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0",
-            "  not xla: native_cpu is faster; it runs where a program is exported or split over "
-            "devices",
+            "  not xla: native_cpu is faster; it runs where a program is exported",
             "  not reference: slow; it runs only when named",
         ]
     )

@@ -10,6 +10,7 @@ from support import assert_same, draw
 SHAPES = [(1, 1, 1), (1, 64, 64), (1, 65, 63), (2, 3, 130), (3, 128, 4), (1, 0, 5), (1, 5, 0)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("batch", [(), (2,)], ids=str)
 def test_panels_unpack_to_their_rows(shape, batch):

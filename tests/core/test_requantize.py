@@ -21,6 +21,7 @@ from support.cases.requantize import (
     extremes,
     float32_product,
     in_range,
+    near,
     nearest,
     quotients,
     tiny,
@@ -55,12 +56,7 @@ def test_requantizing_adds_any_zero_point_after_rounding(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_requantizing_near_ties_is_exact(dtype):
-    ties = [
-        tie for name in ("float32", "float64", "exact") for tie in near_ties.family(name, 64, 9)
-    ]
-    columns = np.array(ties, np.int64).T
-    accumulator = columns[0].astype(np.int32)
-    scales = [column.astype(np.uint32).view(np.float32) for column in columns[1:]]
+    accumulator, scales = near(64)
     expected = requantized(accumulator, scales, 0, dtype)
     assert_same(jax.jit(lambda a, *s: run(a, s, None, dtype))(accumulator, *scales), expected)
 

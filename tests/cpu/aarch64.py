@@ -171,22 +171,13 @@ def install_wheels(target: Path, requirements: list[str]) -> None:
 
 
 def build_package(folder: Path) -> None:
-    """Build the library, and put it beside a copy of the package's modules."""
-    build, package = folder / "build", folder / "package"
-    defined = {
-        "CMAKE_SYSTEM_NAME": "Linux",
-        "CMAKE_SYSTEM_PROCESSOR": "aarch64",
-        "CMAKE_CXX_COMPILER": COMPILER,
-        "DMLAX_WARNINGS_AS_ERRORS": "ON",
-        "Python_EXECUTABLE": sys.executable,
-    }
-    headers = {"PYTHONPATH": str(folder / "wheels")}  # of jaxlib, which is not imported
-    options = [f"-D{name}={value}" for name, value in defined.items()]
-    run("cmake", "-G", "Ninja", "-S", str(REPOSITORY), "-B", str(build), *options, env=headers)
-    run("cmake", "--build", str(build))
+    """Build the wheel, and unpack it as pip would."""
+    package, wheels = folder / "package", folder / "dist"
+    defined = {"SKBUILD_CMAKE_DEFINE": "DMLAX_WARNINGS_AS_ERRORS=ON"}
+    run(sys.executable, "packaging/wheel.py", str(wheels), "aarch64", env=defined)
+    (wheel,) = wheels.glob("*.whl")
     shutil.rmtree(package, ignore_errors=True)
-    shutil.copytree(REPOSITORY / "src" / "dmlax", package / "dmlax")
-    run("cmake", "--install", str(build), "--prefix", str(package))
+    shutil.unpack_archive(wheel, package, "zip")
 
 
 def run_all(folder: Path, processor: str, programs: list[str]) -> str:

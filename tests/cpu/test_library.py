@@ -63,8 +63,8 @@ class Library:
         said = {"jaxlib_version": built_with, "isa": chosen, "isas": "portable, avx2"}
         for name, text in said.items():
             setattr(self, f"dmlax_{name}", functools.partial(text.encode))
-        for name in library._TARGETS:
-            setattr(self, name, name)
+        for name in library.TARGETS:
+            setattr(self, name.removesuffix("_v1"), name)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_every_kernel_of_a_library_is_registered(load):
     assert library.why_not("cpu") is None
     assert library.instruction_set() == "avx2"
     assert library.instruction_sets() == ("portable", "avx2")
-    assert registered == [(name, name, "cpu") for name in library._TARGETS]
+    assert registered == [(name, name, "cpu") for name in library.TARGETS]
 
 
 @pytest.mark.parametrize(

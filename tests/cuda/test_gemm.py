@@ -1,25 +1,31 @@
 """The matrix product's tiles: they fit a multiprocessor, and small products use all of them."""
 
+import itertools
+
 import pytest
 
 REGISTERS, OTHER_REGISTERS = 65_536, 40  # of a multiprocessor; of a thread, beside accumulators
 SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
 
 
-@pytest.mark.parametrize("columns", [1, 16, 17, 64, 65, 256, 512, 2048])
-@pytest.mark.parametrize("depth", [16, 48, 64, 256, 576, 2304, 18_432])
-@pytest.mark.parametrize("rows", [2, 392, 6272, 25_088, 100_352, 401_408])
+ROWS = (2, 392, 6272, 25_088, 100_352, 401_408)
+COLUMNS = (1, 16, 17, 64, 65, 256, 512, 2048)
+DEPTHS = (16, 48, 64, 256, 576, 2304, 18_432)
+
+
 @pytest.mark.parametrize("adds", [False, True])
-def test_blocks_of_every_tile_fit_a_multiprocessor(written, columns, depth, rows, adds):
-    from dmlax._cuda.gemm import shared_bytes
+def test_blocks_of_every_tile_fit_a_multiprocessor(written, adds):
+    from dmlax._cuda.block import shared_bytes
     from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
-    problem = GemmProblem(rows, columns, depth, adds=adds)
-    tile = choose_tile(problem, 132)
-    used = shared_bytes(Schedule.of(problem, tile, 132), columns)
-    assert tile.blocks * (used + 1024) <= SHARED_MEMORY
-    accumulators = tile.products * tile.columns // 2
-    assert REGISTERS // (tile.blocks * tile.threads) >= accumulators + OTHER_REGISTERS
+    for rows, columns, depth in itertools.product(ROWS, COLUMNS, DEPTHS):
+        problem = GemmProblem(rows, columns, depth, adds=adds)
+        tile = choose_tile(problem, 132)
+        used = shared_bytes(Schedule.of(problem, tile, 132), columns)
+        assert tile.blocks * (used + 1024) <= SHARED_MEMORY, problem
+        accumulators = tile.products * tile.columns // 2
+        registers = REGISTERS // (tile.blocks * tile.threads)
+        assert registers >= accumulators + OTHER_REGISTERS, problem
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_waves_of_wide_tiles_are_taken_where_these_are_full(written, columns, de
 def test_wide_tiles_are_of_fewer_columns_where_epilogues_do_more(
     written, columns, depth, options, sizes
 ):
-    from dmlax._cuda.gemm import has_room
+    from dmlax._cuda.block import has_room
     from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
     problem = GemmProblem(25_216, columns, depth, **options)
@@ -80,7 +86,7 @@ def test_wide_tiles_are_of_fewer_columns_where_epilogues_do_more(
 
 @pytest.mark.parametrize(("columns", "depth", "rows"), [(208, 64, 64), (64, 208, 128)])
 def test_many_groups_take_tiles_of_few_rows(written, columns, depth, rows):
-    from dmlax._cuda.gemm import shared_bytes
+    from dmlax._cuda.block import shared_bytes
     from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
     problem = GemmProblem(197, columns, depth, 1536, sums_rows=True)

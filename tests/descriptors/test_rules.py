@@ -25,12 +25,7 @@ OF_OPERATORS = sorted(
         for rule in table.rules
     }
 )
-ROWS = {
-    f"{operator} {table.feature_level.name[6:]} {row.tensor}": (operator, table, row)
-    for operator, cls in DESCS.items()
-    for table in SUPPORT[cls].tables
-    for row in table.rows
-}
+every_operator = pytest.mark.parametrize("operator", DESCS)
 KINDS = {
     "Input": "input",
     "Optional input": "optional",
@@ -106,7 +101,7 @@ def test_every_valid_desc_is_accepted():
 # --- rows ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operator", DESCS)
+@every_operator
 def test_the_suites_tables_begin_at_the_same_levels(operator):
     starts = [table.feature_level.name[6:] for table in SUPPORT[DESCS[operator]].tables]
     assert list(desc_tables.TABLES[operator]) == starts
@@ -118,15 +113,23 @@ def test_the_suites_levels_are_the_same():
     )
 
 
-@pytest.mark.parametrize(("operator", "table", "row"), ROWS.values(), ids=ROWS)
-def test_the_suites_own_row_is_the_same(operator, table, row):
-    theirs = desc_tables.TABLES[operator][table.feature_level.name[6:]]
-    (other,) = [each for each in theirs if each.tensor == row.tensor]
-    assert [each.tensor for each in theirs] == [each.tensor for each in table.rows]
-    assert other.kind == KINDS[row.kind]
-    assert (other.lowest, other.highest) == row.dimension_counts
-    assert other.data_types == {data_type.name for data_type in row.data_types}
-    assert len(row.data_types) == len(set(row.data_types))
+def rows_of(operator):
+    """The rows of an operator's tables, and a name for each."""
+    for table in SUPPORT[DESCS[operator]].tables:
+        for row in table.rows:
+            yield f"{table.feature_level.name[6:]} {row.tensor}", table, row
+
+
+@every_operator
+def test_the_suites_own_rows_are_the_same(operator):
+    for name, table, row in rows_of(operator):
+        theirs = desc_tables.TABLES[operator][table.feature_level.name[6:]]
+        (other,) = [each for each in theirs if each.tensor == row.tensor]
+        assert [each.tensor for each in theirs] == [each.tensor for each in table.rows], name
+        assert other.kind == KINDS[row.kind], name
+        assert (other.lowest, other.highest) == row.dimension_counts, name
+        assert other.data_types == {data_type.name for data_type in row.data_types}, name
+        assert len(row.data_types) == len(set(row.data_types)), name
 
 
 def at_table(operator, table, row):
@@ -139,14 +142,15 @@ def at_table(operator, table, row):
                 yield vector, vector.desc[row.tensor]
 
 
-@pytest.mark.parametrize(("operator", "table", "row"), ROWS.values(), ids=ROWS)
-def test_valid_vectors_have_a_rows_lowest_and_highest_dimension_count(operator, table, row):
-    taken = {
-        tensor["DimensionCount"]
-        for vector, tensor in at_table(operator, table, row)
-        if vector.is_valid
-    }
-    assert set(row.dimension_counts) <= taken
+@every_operator
+def test_valid_vectors_have_a_rows_lowest_and_highest_dimension_count(operator):
+    for name, table, row in rows_of(operator):
+        taken = {
+            tensor["DimensionCount"]
+            for vector, tensor in at_table(operator, table, row)
+            if vector.is_valid
+        }
+        assert set(row.dimension_counts) <= taken, name
 
 
 def refused(operator, table, row, rule):
@@ -161,16 +165,18 @@ def refused(operator, table, row, rule):
     ]
 
 
-@pytest.mark.parametrize(("operator", "table", "row"), ROWS.values(), ids=ROWS)
-def test_invalid_vectors_have_a_data_type_that_a_row_lists_not(operator, table, row):
-    wrong = refused(operator, table, row, "tensor-data-type")
-    allowed = {data_type.name for data_type in row.data_types}
-    assert {tensor["DataType"] for tensor in wrong} - allowed
+@every_operator
+def test_invalid_vectors_have_a_data_type_that_a_row_lists_not(operator):
+    for name, table, row in rows_of(operator):
+        wrong = refused(operator, table, row, "tensor-data-type")
+        allowed = {data_type.name for data_type in row.data_types}
+        assert {tensor["DataType"] for tensor in wrong} - allowed, name
 
 
-@pytest.mark.parametrize(("operator", "table", "row"), ROWS.values(), ids=ROWS)
-def test_invalid_vectors_have_dimension_counts_just_outside_of_a_row(operator, table, row):
-    wrong = refused(operator, table, row, "tensor-dimension-count")
-    low, high = row.dimension_counts
-    outside = {low - 1, high + 1} - {0}
-    assert outside <= {tensor["DimensionCount"] for tensor in wrong}
+@every_operator
+def test_invalid_vectors_have_dimension_counts_just_outside_of_a_row(operator):
+    for name, table, row in rows_of(operator):
+        wrong = refused(operator, table, row, "tensor-dimension-count")
+        low, high = row.dimension_counts
+        outside = {low - 1, high + 1} - {0}
+        assert outside <= {tensor["DimensionCount"] for tensor in wrong}, name

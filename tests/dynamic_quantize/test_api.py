@@ -55,6 +55,7 @@ def test_a_range_gives_its_parameters(name, implementation):
     assert_same(found.output, wanted[0])
 
 
+@pytest.mark.one_in(2)
 @every_implementation
 def test_each_example_of_vmap_has_a_range_of_its_own(implementation):
     x = (draw(1, np.int16, (3, 4, 50)) / 100 * np.float32([[[1]], [[7]], [[0]]])).astype(np.float32)

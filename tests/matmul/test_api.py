@@ -60,6 +60,7 @@ def test_random_integer_products(shapes, lowering, monkeypatch):
     assert_same(call(a, b), sums(a, b))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("lowering", "most"), [*((each, 128) for each in LOWERINGS), *((each, 64) for each in NATIVE)]
 )
@@ -90,6 +91,7 @@ def test_random_quantized_products(lowering, rows, most, monkeypatch):
     assert_same(got, requantized(total, scales, zeros[2], np.int8))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("lowering", LOWERINGS)
 @pytest.mark.parametrize("arithmetic", requantize.ARITHMETICS)
 def test_adding_the_bias_does_not_wrap(lowering, arithmetic, monkeypatch):
@@ -109,11 +111,16 @@ def test_adding_the_bias_does_not_wrap(lowering, arithmetic, monkeypatch):
     assert_same(got, requantized(total, (1.0, 1.0, 2.0**26), 0, np.int8))
 
 
+@functools.cache
+def near_ties_of(family, count):
+    return near_ties.family(family, count, seed=7)
+
+
 @pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
-@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [64, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", ["float32", "float64", "exact"])
 def test_near_ties(family, count, implementation):
-    ties = near_ties.family(family, count, seed=7)
+    ties = near_ties_of(family, count)
     bias = np.array([tie.accumulator for tie in ties], np.int32)
     scales = [np.array(x, np.uint32).view(np.float32) for x in list(zip(*ties, strict=True))[1:4]]
     a, b = jnp.full((1, 3), 9, jnp.uint8), jnp.ones((3, 1), jnp.int8)
@@ -228,6 +235,7 @@ def by_convolution(left, bias, a_scale, b_scale, **options):
     return np.asarray(found)[0, :, 3].T
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
 @pytest.mark.parametrize("function", [by_product, by_convolution])
 @pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(255), np.int8(-128), np.int8(3)], ids=repr)

@@ -131,6 +131,7 @@ def check_integer(rng, pair, rows, implementation):
 CHECKS = {"quantized": check_quantized, "to float": check_to_float, "integer": check_integer}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize("name", CHECKS)

@@ -51,6 +51,7 @@ def check(x, found, size=None, width=None, fill_value=0):
     assert_same(found.coordinates, padded_rows(rows, size, fill_value))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("shape", "implementation"),
     [

@@ -16,7 +16,7 @@ from onnx import TensorProto, numpy_helper
 
 import dmlax.onnx
 from dmlax.onnx import peer
-from dmlax.onnx.command import main
+from dmlax.onnx.__main__ import main
 from dmlax.onnx.inputs import draw_inputs
 from support import NATIVE
 from support.onnx_models import FLOAT_MODELS, inputs_of, quantized
@@ -280,10 +280,14 @@ def test_a_symbolic_batch_is_exported(model, images):
     n = jax.export.symbolic_shape("n")[0]
     params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), model.params)
     struct = jax.ShapeDtypeStruct((n, 3, 16, 16), jnp.float32)
-    exported = jax.export.export(jax.jit(model.apply))(params, struct)
-    again = jax.export.deserialize(exported.serialize())
-    found = again.call(model.params, images)
-    assert jax.tree.all(jax.tree.map(np.array_equal, found, model(images)))
+    exported = jax.export.export(jax.jit(model.apply))(params, {"x": struct})
+    exports = [exported, model.export(), model.export({"x": struct})]
+    if NATIVE:
+        exports += [model.export(platform="cpu"), model.export(images, platform="cpu")]
+    for made in exports:
+        again = dmlax.deserialize(made.serialize())
+        found = again.call(model.params, {"x": images})
+        assert jax.tree.all(jax.tree.map(np.array_equal, found, model(images)))
 
 
 def test_explain_shows_what_a_call_runs_and_says_what_an_export_keeps(model, images):
@@ -292,7 +296,7 @@ def test_explain_shows_what_a_call_runs_and_says_what_an_export_keeps(model, ima
     assert choices == {"native_cpu" if NATIVE else "xla"}
     assert not called.notes
     assert "n of x: symbolic here" in str(symbolic)
-    assert "An export keeps no kernel and runs xla" in str(symbolic)
+    assert "An export for one platform keeps a CPU's kernels" in str(symbolic)
     struct = jax.ShapeDtypeStruct((4, 3, 16, 17), jnp.float32)
     with pytest.raises(dmlax.SpecError, match=r"x is float32\[4,3,16,17\], expected"):
         model.explain({"x": struct})

@@ -13,6 +13,7 @@ from onnx import numpy_helper
 import dmlax.onnx
 from dmlax.onnx import archive, protobuf, wire
 from support import compilations
+from support.onnx_files import message_field
 from support.onnx_models import quantized
 
 pytestmark = pytest.mark.oldest
@@ -96,7 +97,7 @@ def test_bytes_that_are_no_message(data):
 
 
 def test_a_message_is_cut():
-    data = wire.write_bytes(3, b"rest") + wire.write_bytes(200, b"x" * 300) + b"\x08\x96\x01"
+    data = message_field(3, b"rest") + message_field(200, b"x" * 300) + b"\x08\x96\x01"
     rest, values = wire.cut(memoryview(data), 200)
-    assert rest == wire.write_bytes(3, b"rest") + b"\x08\x96\x01"
+    assert rest == message_field(3, b"rest") + b"\x08\x96\x01"
     assert [bytes(each) for each in values] == [b"x" * 300]

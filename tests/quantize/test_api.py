@@ -98,6 +98,7 @@ def test_scale_and_zero_point_have_shapes_of_their_own(scale_shape, zero_shape):
     assert_same(got, expected("element_wise_quantize_linear", x, scale, zero, None, np.int8))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize("output", [np.int8, np.uint8])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])

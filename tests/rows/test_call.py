@@ -20,6 +20,7 @@ def rows(size):
     return (_RANDOM.standard_normal((5, 7, size)) * 3 + 1).astype(np.float32)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("is_centred", [True, False])
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("size", _SIZES)

@@ -50,10 +50,11 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def by_implementations(cases: Iterable[tuple[Any, ...]], names: Sequence[str]) -> list[Any]:
-    """Each case by the kernels and, in turn, by `xla` or by `reference`, of which one is slow."""
+    """Every case by the kernels, every other case by `xla` or `reference` in turn; others slow."""
+    turns = itertools.cycle(("xla", "", "reference", ""))
     return [
-        pytest.param(*case, name, marks=pytest.mark.slow if name == slow else ())
-        for case, slow in zip(cases, itertools.cycle(("reference", "xla")))
+        pytest.param(*case, name, marks=() if name in (*NATIVE, turn) else pytest.mark.slow)
+        for case, turn in zip(cases, turns, strict=False)
         for name in names
     ]
 

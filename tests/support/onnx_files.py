@@ -17,6 +17,18 @@ RNG = np.random.default_rng(5)
 NUMBERS = {dtype.name: number for number, dtype in DTYPES.items()}
 
 
+def message_field(number: int, value: bytes) -> bytes:
+    """A field of bytes or of a message in protobuf's wire format."""
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(number: int) -> bytes:
+    varint = b""
+    while number >= 128:
+        varint, number = varint + bytes([number & 127 | 128]), number >> 7
+    return varint + bytes([number])
+
+
 class File:
     """Nodes, inputs, constants and outputs of a file that a test builds; it seeds `RNG`."""
 

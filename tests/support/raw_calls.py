@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-TARGET = "dmlax_convolution"
+TARGET = "dmlax_convolution_v1"
 OPERANDS = (
     "input",
     "filter",

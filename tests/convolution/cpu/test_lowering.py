@@ -12,7 +12,7 @@ import pytest
 import dmlax
 from support.raw_calls import GOOD
 
-TARGET = "dmlax_convolution"
+TARGET = "dmlax_convolution_v1"
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
 
 

@@ -79,6 +79,7 @@ def test_named_where_it_cannot_run_it_raises(function):
         )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", [*range(60), 150, 200, 250, 300])
 def test_random_calls_are_lowered_to_one_kernel(lowered, seed):
     text = lowered(lambda: random_call(seed)("mosaic_gpu"))

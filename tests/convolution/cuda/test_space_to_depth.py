@@ -89,7 +89,8 @@ def transformed_sums(transform, x, w, zero_point):
     """Sums of the transformed input and filter, by one program."""
     run = jax.jit(lambda x, w, zero_point: transform_and_sum(transform, x, w, zero_point))
     sums, filter = run(x, w, zero_point)
-    assert (filter.sums == np.sum(filter.packed, axis=1, dtype=np.int32)).all()
+    rows = np.asarray(filter.packed)
+    np.testing.assert_array_equal(filter.sums, rows.sum(axis=1, dtype=np.int32))
     return sums
 
 
@@ -111,6 +112,7 @@ def with_filters(cases):
     return [(case, dtypes[i % 2], zeros[i % 3]) for i, case in enumerate(cases)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("case", "dtype", "zero"), with_filters(CASES))
 def test_space_to_depth_gives_the_same_sums(case, dtype, zero):
     channels, sizes, kernel, strides, dilations, padding, block = case
@@ -123,6 +125,7 @@ def test_space_to_depth_gives_the_same_sums(case, dtype, zero):
     np.testing.assert_array_equal(got[:, : wanted.shape[1], : wanted.shape[2]], wanted)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("case", "dtype", "zero"), with_filters(GROUPS))
 def test_merged_groups_give_the_same_sums(case, dtype, zero):
     groups, channels, outputs, merged = case

@@ -17,13 +17,13 @@ ARITHMETICS = ("exact", "float32")
 def requantize(sums, *parameters, arithmetic="exact"):
     """The parameters are both scales, the output's, its zero point and the bias."""
     output = jax.ShapeDtypeStruct(sums.shape, parameters[3].dtype)
-    call = jax.ffi.ffi_call("dmlax_requantize_sums", output)
+    call = jax.ffi.ffi_call("dmlax_requantize_sums_v1", output)
     return call(sums, *parameters, exact=arithmetic == "exact")
 
 
 def scale(sums, *parameters, dtype=np.float32, arithmetic="exact", has_bias=True):
     """The parameters are both scales and the bias."""
-    call = jax.ffi.ffi_call("dmlax_scale_sums", jax.ShapeDtypeStruct(sums.shape, dtype))
+    call = jax.ffi.ffi_call("dmlax_scale_sums_v1", jax.ShapeDtypeStruct(sums.shape, dtype))
     return call(sums, *parameters, exact=arithmetic == "exact", has_bias=has_bias)
 
 
@@ -87,7 +87,7 @@ def test_parameters_broadcast(shape):
 
 def kernel(target, dtypes, shapes):
     *operands, output = zip(shapes, map(np.dtype, dtypes), strict=True)
-    options = {"exact": True} | ({"has_bias": True} if target == "dmlax_scale_sums" else {})
+    options = {"exact": True} | ({"has_bias": True} if target == "dmlax_scale_sums_v1" else {})
     call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(*output))
     return call(*(np.ones(shape, dtype) for shape, dtype in operands), **options)
 
@@ -95,14 +95,14 @@ def kernel(target, dtypes, shapes):
 INVALID_CALLS = [
     *(
         (target, (*dtypes[:i], "int16", *dtypes[i + 1 :]), SAME[: len(dtypes)], "element type")
-        for target, dtypes in (("dmlax_requantize_sums", BYTES), ("dmlax_scale_sums", FLOATS))
+        for target, dtypes in (("dmlax_requantize_sums_v1", BYTES), ("dmlax_scale_sums_v1", FLOATS))
         for i in range(len(dtypes))
     ),
-    ("dmlax_requantize_sums", (*BYTES[:6], "int8"), SAME, "element type"),
-    ("dmlax_scale_sums", (*FLOATS[:4], "float16"), SAME[:5], "element type"),
+    ("dmlax_requantize_sums_v1", (*BYTES[:6], "int8"), SAME, "element type"),
+    ("dmlax_scale_sums_v1", (*FLOATS[:4], "float16"), SAME[:5], "element type"),
     *(
         (target, dtypes, (*SAME[:i], shape, *SAME[i + 1 : len(dtypes)]), "does not broadcast")
-        for target, dtypes in (("dmlax_requantize_sums", BYTES), ("dmlax_scale_sums", FLOATS))
+        for target, dtypes in (("dmlax_requantize_sums_v1", BYTES), ("dmlax_scale_sums_v1", FLOATS))
         for i in range(len(dtypes) - 1)
         for shape in ((3,), (2, 2), (0, 3))
     ),
@@ -116,4 +116,4 @@ def test_what_does_not_fit_is_refused_before_it_is_read(target, dtypes, shapes, 
 
 
 def test_no_elements_are_no_work():
-    assert kernel("dmlax_scale_sums", FLOATS, ((0, 3),) * 5).shape == (0, 3)
+    assert kernel("dmlax_scale_sums_v1", FLOATS, ((0, 3),) * 5).shape == (0, 3)

@@ -186,6 +186,7 @@ def test_the_derivative_of_a_float_product_runs_where_the_kernel_does(lowered):
     assert TO_FLOAT.tangent is not None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("columns", [24, 29])
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_operands_of_padded_columns_and_large_biases(monkeypatch, written, batch, columns):

@@ -11,7 +11,7 @@ import pytest
 import dmlax
 from dmlax._cpu import library
 
-TARGET = "dmlax_nonzero_coordinates"
+TARGET = "dmlax_nonzero_coordinates_v1"
 
 
 def test_an_unknown_instruction_set_is_named_and_the_known_ones_are_listed(on_instruction_set):

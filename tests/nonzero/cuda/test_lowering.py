@@ -81,8 +81,7 @@ def test_blocks_of_every_tile_fit_a_multiprocessor(written, elements, size):
 
     given = plan((elements,), f"int{8 * size}")
     tile = kernel.Tile.of(given, 132)
-    geometry = kernel._Geometry(given, tile, -(-elements // tile.elements))
-    shared = 4 * kernel._Shared.words(geometry) + 1024  # bytes, and those that each block takes
+    shared = 4 * kernel._Shared.words(tile) + 1024  # bytes, and those that each block takes
     assert tile.blocks // 132 * shared <= 228 * 1024
     assert tile.items <= 32  # a lane has the bits of one
     assert 32 * tile.items * size % 512 == 0  # a warp copies as much at once

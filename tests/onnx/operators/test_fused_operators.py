@@ -39,17 +39,15 @@ def test_activations_and_normalizations():
     add(file, "Gelu", x)
     add(file, "QuickGelu", x)
     add(file, "QuickGelu", x, alpha=0.5)
-    for operands in ((x, skip, gamma), (x, skip, gamma, beta), (x, skip, gamma, beta, bias)):
-        y, _, _, total = file.node(
-            "SkipLayerNormalization", *operands, domain=MICROSOFT, outputs=4, epsilon=1e-5
-        )
-        file.output(y, np.float32)
-        file.output(total, np.float32)
-        file.nodes[-1].output[1:3] = ["", ""]
-    for operands in ((x, skip, gamma), (x, skip, gamma, bias)):
-        y, _, _, total = file.node(
-            "SkipSimplifiedLayerNormalization", *operands, domain=MICROSOFT, outputs=4
-        )
+    for op, *operands in (
+        ("SkipLayerNormalization", x, skip, gamma),
+        ("SkipLayerNormalization", x, skip, gamma, beta),
+        ("SkipLayerNormalization", x, skip, gamma, beta, bias),
+        ("SkipSimplifiedLayerNormalization", x, skip, gamma),
+        ("SkipSimplifiedLayerNormalization", x, skip, gamma, bias),
+    ):
+        options = {"epsilon": 1e-5} if op == "SkipLayerNormalization" else {}
+        y, _, _, total = file.node(op, *operands, domain=MICROSOFT, outputs=4, **options)
         file.output(y, np.float32)
         file.output(total, np.float32)
         file.nodes[-1].output[1:3] = ["", ""]
@@ -119,16 +117,8 @@ def test_products_and_convolutions():
     add(file, "TransposeMatMul", at[0, 0], b[0, 0], transA=1)
     for name, parameters in ACTIVATIONS.items():
         options = dict(zip(("activation_alpha", "activation_beta"), parameters, strict=False))
-        add(
-            file,
-            "FusedGemm",
-            normal(4, 5),
-            normal(6, 5),
-            normal(6),
-            transB=1,
-            activation=name,
-            **options,
-        )
+        options |= {"transB": 1, "activation": name}
+        add(file, "FusedGemm", normal(4, 5), normal(6, 5), normal(6), **options)
         x, w = normal(1, 4, 6, 6), normal(4, 2, 3, 3)
         options = {"group": 2, "pads": [1] * 4, "activation": name}
         options |= {"activation_params": parameters} if parameters else {}
@@ -166,16 +156,9 @@ def test_channels_last():
     np.testing.assert_allclose(found[y], residual, rtol=1e-5, atol=1e-5)
     file = File(17)
     for dtype in ("int8", "uint8"):
+        options = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
         x = file.input(levels((1, 6, 6, 4), dtype))
-        y = file.node(
-            "NhwcMaxPool",
-            x,
-            domain=MICROSOFT,
-            kernel_shape=[3, 2],
-            strides=[2, 1],
-            pads=[1, 0, 1, 1],
-        )
-        file.output(y, dtype)
+        file.output(file.node("NhwcMaxPool", x, domain=MICROSOFT, **options), dtype)
     file.compare()
 
 
@@ -195,29 +178,16 @@ def test_attention_of_a_projection(unidirectional):
     w, bias = file.input(normal(8, 24)), file.input(normal(24))
     bytes_ = file.input(levels((2, 5, 8), "uint8"))
     weights = [file.constant(levels((8, 24), dtype)) for dtype in ("int8", "uint8")]
-    step, steps = (
-        file.constant(np.float32(0.02)),
-        file.constant(RNG.uniform(0.01, 0.02, 24).astype(np.float32)),
-    )
+    step = file.constant(np.float32(0.02))
+    steps = file.constant(RNG.uniform(0.01, 0.02, 24).astype(np.float32))
     options = {"num_heads": 2, "unidirectional": unidirectional}
     for mask in MASKS.values():
         mask = "" if mask is None else file.input(mask)
         add(file, "Attention", x, w, bias, mask, outputs=2, **options)
         add(file, "Attention", x, w, "", mask, scale=0.7, mask_filter_value=-3.0, **options)
         point = file.constant(levels((), "uint8"))
-        add(
-            file,
-            "QAttention",
-            bytes_,
-            weights[0],
-            bias,
-            step,
-            step,
-            mask,
-            point,
-            outputs=2,
-            **options,
-        )
+        operands = (bytes_, weights[0], bias, step, step, mask, point)
+        add(file, "QAttention", *operands, outputs=2, **options)
     points = [file.constant(levels(shape, "uint8")) for shape in ((), ())]
     add(file, "QAttention", bytes_, weights[1], bias, step, step, "", *points, **options)
     points = [point, file.constant(np.zeros(24, np.int8))]
@@ -334,7 +304,7 @@ def test_a_cache_and_other_options_are_refused():
     past = [ones((2, 2, 3, 4), np.float32)] * 2
     mask = ones((2, 1, 5, 5), np.int32)
     for op, operands, attributes, message in (
-        ("Attention", (x, w), {"num_heads": 2, "do_rotary": 1}, "its do_rotary is given"),
+        ("Attention", (x, w), {"num_heads": 2, "do_rotary": 1}, "do_rotary is 1, expected 0"),
         ("Attention", (x, w), {"num_heads": 3}, "its rows of 8 elements have 3 heads"),
         ("Attention", (x, w, None, mask), {"num_heads": 2}, "its mask has the shape"),
         ("Attention", (x, w), {"num_heads": 2, "qkv_hidden_sizes": [8, 8]}, "qkv_hidden_sizes are"),

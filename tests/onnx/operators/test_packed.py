@@ -41,6 +41,7 @@ def n_bits_product(file, x, k, n, bits=4, block=16, dtype=np.float32, points=Non
     return y
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("bits", "group_bytes"), [(2, 1 << 22), (4, 1 << 22), (8, 1 << 22), (4, 1 << 11)]
 )

@@ -189,7 +189,8 @@ def test_near_ties_of_a_softmax_are_those_of_onnxruntime_1_32(dtype, scale, unit
 def test_calibrated_softmaxes_have_onnxruntimes_bits(count, dtype):
     """Scales that make the largest weight the largest byte, and rows of few values, with ties."""
     rng, limits = np.random.default_rng(count), np.iinfo(dtype)
-    for scale, step, above_lowest in ((0.003, 1, 0), (0.04, 1, 5), (0.5, 30, 0), (0.5, 30, 5)):
+    every = (0.003, 1, 0), (0.04, 1, 5), (0.5, 30, 0), (0.5, 30, 5)
+    for scale, step, above_lowest in every[count % 2 :: 2]:
         x = rng.integers(0, 256 // step, (20_000 // count, count)) // rng.choice([1, 20, 60]) * step
         weights = np.exp((x - x.max(-1, keepdims=True)) * scale)
         unit = (weights / weights.sum(-1, keepdims=True)).max() / 255
@@ -243,6 +244,7 @@ def rounded_softmax(row, scale, unit, zero, dtype):
     return np.clip(np.add(rounded, zero), limits.min, limits.max).astype(dtype)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("scale", "unit", "dtype"),
     [

@@ -20,14 +20,9 @@ PLACES = {  # of the parameters: their shape, and the attributes
 }
 
 
-@pytest.mark.parametrize(
-    ("dtype", "float_dtype"),
-    [
-        pytest.param(dtype, name, marks=pytest.mark.slow if (i + j) % 2 else ())
-        for i, dtype in enumerate([*INTEGERS, *FLOATS8])
-        for j, name in enumerate(("float32", "float16"))
-    ],
-)
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("float_dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS8])
 def test_every_place_of_the_parameters(dtype, float_dtype):
     file = File()
     values = RNG.normal(0, 30, SHAPE)
@@ -95,6 +90,7 @@ def test_casts(saturate):
     file.compare()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["uint16", "int16", "uint4", "int4"])
 def test_groups_of_other_widths_stay_floats(dtype):
     """ONNX Runtime's extended level fuses none of these either."""

@@ -165,7 +165,7 @@ def test_joined_weights_are_held_once_and_saved_as_the_file_has_them(tmp_path):
     model = file.compare()
     weights = [node.input[1] for node in file.nodes if node.op_type == "MatMulInteger"]
     held = model._file.constants
-    assert not any(isinstance(held._held[name], np.ndarray) for name in weights)
+    assert not any(isinstance(held.data[name], np.ndarray) for name in weights)
     model.save(tmp_path / "model.zip")
     again = dmlax.onnx.load(tmp_path / "model.zip")
     wanted = {c.name: c for c in file.constants}

@@ -25,18 +25,15 @@ class File(Network):
         self.inputs[name] = np.asarray(array)
         return name
 
-    def _parameters(self, scale, zero_point, attributes):
+    def _parameters(self, scale, zero_point):
         scale = scale if isinstance(scale, np.ndarray) else np.float32(scale)
-        names = [self.constant(scale)]
-        if zero_point is not None:
-            names.append(self.constant(zero_point))
-        return names, attributes
+        return [self.constant(x) for x in (scale, zero_point) if x is not None]
 
     def d(self, x, scale=1.0, zero_point=None, **attributes):
         """DequantizeLinear of an input, or of a tensor by its name."""
         x = x if isinstance(x, str) else self.input(x)
-        names, attributes = self._parameters(scale, zero_point, attributes)
-        return self.node("DequantizeLinear", x, *names, **attributes)
+        parameters = self._parameters(scale, zero_point)
+        return self.node("DequantizeLinear", x, *parameters, **attributes)
 
     def w(self, array, scale=1.0, zero_point=None, **attributes):
         """DequantizeLinear of a constant."""
@@ -44,8 +41,7 @@ class File(Network):
 
     def q(self, x, scale=1.0, zero_point=None, **attributes):
         """QuantizeLinear."""
-        names, attributes = self._parameters(scale, zero_point, attributes)
-        return self.node("QuantizeLinear", x, *names, **attributes)
+        return self.node("QuantizeLinear", x, *self._parameters(scale, zero_point), **attributes)
 
     def write(self, *outputs):
         """The model; ONNX infers the types of its outputs."""
@@ -156,16 +152,12 @@ def product_of_scaled_depth(f):
     return f.q(f.node("MatMul", x, f.w(s8([[1, 2], [3, 4]]), np.float32([1, 10]), axis=1)))
 
 
-def product_to_columns(f):
-    x = f.d(u8([10, 20], [30, 40]))
-    w = f.w(np.eye(2, dtype=np.int8))
-    return f.q(f.node("MatMul", x, w), np.float32([1, 2]), axis=1)
+def to_columns(op):
+    def make(f):
+        x, w = f.d(u8([10, 20], [30, 40])), f.w(np.eye(2, dtype=np.int8))
+        return f.q(f.node(op, x, w), np.float32([1, 2]), axis=1)
 
-
-def gemm_to_columns(f):
-    x = f.d(u8([10, 20], [30, 40]))
-    w = f.w(np.eye(2, dtype=np.int8))
-    return f.q(f.node("Gemm", x, w), np.float32([1, 2]), axis=1)
+    return make
 
 
 def sum_of_vectors(f):
@@ -199,12 +191,8 @@ def negative_max(f):
     return f.q(f.node("MaxPool", x, kernel_shape=[2]), -1, np.int8(0))
 
 
-def negative_relu(f):
-    return f.q(f.node("Relu", f.input(np.float32([-5, 3]))), -1, np.int8(0))
-
-
-def negative_relu_of_bytes(f):
-    return f.q(f.node("Relu", f.input(np.float32([-5, 3]))), -1, np.uint8(0))
+def negative_relu(dtype):
+    return lambda f: f.q(f.node("Relu", f.input(np.float32([-5, 3]))), -1, dtype(0))
 
 
 def transposed_weights(f):
@@ -266,8 +254,8 @@ CASES = {
     "scales of rows, transposed": (transposed_rows, u8(10, 60, 10, 40)),
     "scales of elements, gathered": (gathered_rows, u8(40, 5)),
     "scales along the depth of a product": (product_of_scaled_depth, u8(31, 42)),
-    "scales of a product's columns": (product_to_columns, u8(10, 10, 30, 20)),
-    "scales of a Gemm's columns": (gemm_to_columns, u8(10, 10, 30, 20)),
+    "scales of a product's columns": (to_columns("MatMul"), u8(10, 10, 30, 20)),
+    "scales of a Gemm's columns": (to_columns("Gemm"), u8(10, 10, 30, 20)),
     "a sum with scales of rank 1": (sum_of_vectors, u8(131)),
     "a sum of scaled rows": (by_row("Add", 1), u8(22, 44, 126, 168)),
     "a product of scaled rows": (by_row("Mul", 1), u8(20, 80, 255, 255)),
@@ -281,8 +269,8 @@ CASES = {
     "output_dtype": (signed_relu, s8(0, 3)),
     "an absent zero point": (unsigned_flatten, u8(0, 3)),
     "a negative scale and an order": (negative_max, s8(1)),
-    "a negative scale and a clamp": (negative_relu, s8(0, -3)),
-    "a negative scale and a clamp of bytes": (negative_relu_of_bytes, u8(0, 0)),
+    "a negative scale and a clamp": (negative_relu(np.int8), s8(0, -3)),
+    "a negative scale and a clamp of bytes": (negative_relu(np.uint8), u8(0, 0)),
     "transposed weights with scales": (transposed_weights, u8(41, 83, 83, 169)),
     "a negative scale and a softmax": (negative_softmax, u8(128, 128, 255, 0)),
     "an average of counted padding": (average, u8(9, 12, 11, 18, 25, 18, 16, 21, 15)),

@@ -92,6 +92,19 @@ def test_what_is_read_too_keeps_all_rows():
     ]
 
 
+def test_readers_of_two_rows_get_one_each():
+    first, last = (
+        NORMALIZED.replace(inputs=("a", *NORMALIZED.inputs[1:]), outputs=(x,)) for x in "bn"
+    )
+    other = node("Gather", ("b", "first"), "x", axis=1)
+    found = taken(
+        (first, last), "last", outputs=("z", "w"), others=(other, node("Relu", ("x",), "w"))
+    )
+    sources = {each[1] for each in found if each[0] == "QuantizedLayerNormalization"}
+    assert len(found) == 4
+    assert sources == {"a@row", "a@row1"}
+
+
 def test_a_product_of_columns_is_not_moved():
     transposed = PRODUCTS[1].replace(attributes={"transA": 1})
     assert ("QGemm", "rows") in taken((PRODUCTS[0], transposed, PRODUCTS[2]))

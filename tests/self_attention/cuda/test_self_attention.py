@@ -156,6 +156,7 @@ def check_kernels(run, given, wanted):
     assert np.array_equal(found, wanted)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("functions", "mapped", "heads_last", "zero", "row"),
     [
@@ -203,6 +204,7 @@ def test_the_kernels_change_no_bit(
     assert calls
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("functions", "mapped", "heads_last", "zero", "rows", "of_scores"),
     [

@@ -114,6 +114,7 @@ def quotients(dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray]:
     return x, scale
 
 
+@functools.cache
 def near(count: int) -> Accumulators:
     """Accumulators whose results lie on a tie, or hardly beside it."""
     ties = [t for name in ("float32", "float64", "exact") for t in near_ties.family(name, count, 9)]
@@ -124,7 +125,7 @@ def near(count: int) -> Accumulators:
 @functools.cache
 def accumulators() -> Accumulators:
     """A thousand accumulators of every family, and their three scales."""
-    some = [in_range(1, 200), exact_ties(2, 300), wild(3, 100), near(50), extremes(0)]
+    some = [in_range(1, 200), exact_ties(2, 300), wild(3, 100), near(64), extremes(0)]
     some += [nearest(), tiny()]
     columns = zip(*((a, *scales) for a, scales in some), strict=True)
     accumulator, *scales = (np.concatenate(column) for column in columns)

@@ -14,22 +14,22 @@ def multiply(problem, multiprocessors, given):
     """The outputs of a matrix product, and 77 after the columns."""
     given = _gather(problem, given)
     zero = 0 if given.right_zero_point is None else given.right_zero_point.astype(jnp.int32)
-    zero = jnp.atleast_2d(zero)[:, None] - rebase_of(problem.right)
+    zero = jnp.atleast_2d(zero)[:, None] - rebase_of(problem.types.right)
     left_zero = 0 if given.left_zero_point is None else given.left_zero_point.astype(jnp.int32)
     left, right = given.left.astype(jnp.int32), given.right.astype(jnp.int32)
     sums = jnp.matmul(left, right.swapaxes(-1, -2)) - zero * left.sum(-1, keepdims=True)
     sums += left_zero * (zero * problem.summed - given.sums[:, None])
     if given.bias is not None:
-        sums += jnp.clip(given.bias, -problem.bias_limit, problem.bias_limit)[:, None]
+        sums += jnp.clip(given.bias, -problem.types.bias_limit, problem.types.bias_limit)[:, None]
     scales = given.left_scale, jnp.atleast_2d(given.right_scale)[:, None], given.output_scale
-    last = given.output_zero_point, problem.output, problem.arithmetic
+    last = given.output_zero_point, problem.types.output, problem.types.arithmetic
     outputs = requantizer(*scales, *last)(sums)
     if given.entries is not None:
         numbers = jnp.arange(problem.columns) // (problem.columns // problem.tables)
-        outputs = given.entries[numbers, outputs.view(jnp.uint8)].view(problem.output)
-    if problem.sum is not None:
+        outputs = given.entries[numbers, outputs.view(jnp.uint8)].view(problem.types.output)
+    if problem.types.sum is not None:
         outputs = _add(problem, given, outputs)
-    fill = jnp.asarray(77, problem.written)
+    fill = jnp.asarray(77, problem.types.written)
     outputs = pad_end(outputs, problem.stored - problem.columns, fill)
     if problem.heads > 1:
         outputs = outputs.reshape(-1, problem.heads, *outputs.shape[1:]).swapaxes(1, 2)
@@ -42,7 +42,7 @@ def _add(problem, given, outputs):
         (outputs, given.output_scale, given.output_zero_point),
         (given.addend.reshape(outputs.shape), given.addend_scale, given.addend_zero_point),
     ]
-    a, b = terms[::-1] if problem.sum.addend_first else terms
+    a, b = terms[::-1] if problem.types.sum.addend_first else terms
     return dmlax.element_wise_quantized_linear_add(
         a[0],
         b[0],
@@ -52,7 +52,7 @@ def _add(problem, given, outputs):
         a_zero_point=a[2],
         b_zero_point=b[2],
         output_zero_point=given.sum_zero_point,
-        arithmetic=problem.arithmetic,
+        arithmetic=problem.types.arithmetic,
         implementation="reference",
     )
 
@@ -64,7 +64,7 @@ def _gather(problem, given):
     left = _of_heads(problem.left_rows, problem.groups, problem.rows, problem.depth, given.left)
     sizes = problem.groups, problem.columns, problem.depth
     right = _of_heads(problem.right_rows, *sizes, given.right).view(jnp.int8)
-    left = left.view(problem.left)
+    left = left.view(problem.types.left)
     return given._replace(left=left, right=right, sums=right.sum(-1, dtype=jnp.int32))
 
 

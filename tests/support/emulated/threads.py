@@ -96,6 +96,9 @@ class Value:
     def __floordiv__(self, other):
         return self._with(other, np.floor_divide)
 
+    def __divmod__(self, other):
+        return self // other, self - self // other * other
+
     def __invert__(self):
         return Value(~self.array)
 
@@ -147,7 +150,7 @@ class Pointer:
     """Stands for `ir.Pointer`: bytes at an address of their own."""
 
     def __init__(self, array):
-        self.bytes = array.reshape(-1).view(np.uint8)
+        self.bytes, self.size = array.reshape(-1).view(np.uint8), array.size
         _state.memory.append(self.bytes)
         self.start = len(_state.memory) << 40
 
@@ -591,7 +594,7 @@ def launch(monkeypatch):
         for block in range(blocks):
             begin(128 * warpgroups, block, 4 * shared_words)
             pointers = {key: Pointer(x) for key, x in (given | found).items()}
-            body(**pointers, shared=Shared())
+            body({**pointers, "shared": Shared()})
         return list(found.values())
 
     return run

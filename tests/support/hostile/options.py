@@ -217,7 +217,7 @@ def main(*names: str) -> None:
     """Check operators, and that they have taken little memory."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for name in names:
-        check(name, int(os.environ.get("EXAMPLES", "10")))
+        check(name, int(os.environ.get("EXAMPLES", "6")))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < MOST_GROWTH, f"{grown} KiB"
 
