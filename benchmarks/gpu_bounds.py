@@ -33,7 +33,7 @@ from dmlax._convolution.cuda import kernel as convolution
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.cuda.space_to_depth import ChannelTransform
 from dmlax._cuda import capability, launch, tuning
-from dmlax._cuda.gemm import keeps_right
+from dmlax._cuda.block import keeps_right
 from dmlax._cuda.tile import GemmProblem, Schedule, Sliding, Tile, choose_tile, count_tiles
 from zoo import networks
 

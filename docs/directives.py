@@ -13,7 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 from tables import table as _table
 
 import dmlax
-from dmlax import directml
+from dmlax import calibration, directml, training
 from dmlax._core.dispatch import PLATFORMS
 from dmlax._descriptors.support import Support, Table
 from dmlax._descriptors.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
@@ -189,7 +189,9 @@ def _check_coverage(app: Sphinx, env: Any) -> None:
     """Warn about public names that no page documents."""
     documented = set(env.domains.python_domain.objects)
     names = [f"dmlax.{name}" for name in dmlax.__all__]
-    for name in (*names, *(f"dmlax.directml.{name}" for name in directml.__all__)):
+    for module in (calibration, directml, training):
+        names += [f"{module.__name__}.{name}" for name in module.__all__]
+    for name in names:
         if name not in documented:
             logging.getLogger(__name__).warning("%s is not documented", name)
 
