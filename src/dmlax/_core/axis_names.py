@@ -1,8 +1,8 @@
 """Names of array axes: the language in which an operator says how it may be split over devices.
 
-Axes of one name are split alike. An axis named "-" is whole on every device. So a product of
-matrices is `AxisNames(["m -", "- n"], ["m n"])`. An axis named "group.channel" has the channels of
-the first group, then those of the next. The first output has every name.
+Axes of one name are split in the same way. An axis named "-" is whole on every device. So a
+product of matrices is `AxisNames(["m -", "- n"], ["m n"])`. An axis named "group.channel" has the
+channels of the first group, then those of the next. The first output has every name.
 """
 
 import math
@@ -57,9 +57,10 @@ def numbered(rank: int) -> Names:
     return " ".join(f"axis{i}" for i in range(rank))
 
 
-def rows(rank: int) -> Names:
-    """The names of an array of which all axes but the last may be split."""
-    return " ".join([*numbered(rank - 1).split(), WHOLE])
+def of_rows(operands: tuple[Any, ...]) -> AxisNames:
+    """The names of operands whose rows may be split: of the first and of the output."""
+    rows = " ".join([*numbered(operands[0].ndim - 1).split(), WHOLE])
+    return AxisNames((rows, *jax.tree.map(whole, operands[1:])), rows)
 
 
 def rename(names: Any, **others: Names) -> Any:

@@ -1,4 +1,4 @@
-"""How an output lies on a mesh with explicit axes, from the names of axes."""
+"""The split of an output over a mesh with explicit axes, from the names of axes."""
 
 from collections.abc import Callable, Iterator
 

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core.arguments import Aval, aval_of, avals_of
-from dmlax._core.axis_names import AxisNames, rows, whole
+from dmlax._core.axis_names import AxisNames, of_rows
 from dmlax._core.plans import BasePlan
 from dmlax._core.requantize import Arithmetic
 
@@ -67,9 +67,7 @@ def plan(
 
 def axis_names(plan: LayerNormalizationPlan, operands: LayerNormalization) -> AxisNames:
     """Every axis but the last may be split."""
-    names = rows(operands.input.ndim)
-    parameters = (None if x is None else whole(x) for x in operands[1:])
-    return AxisNames((names, *parameters), names)
+    return of_rows(operands)
 
 
 def local_plan(

@@ -7,13 +7,12 @@ import jax
 from jax import Array
 
 from dmlax._byte_lookup.plan import LookupPlan, lookup_plan
-from dmlax._core import compat
 from dmlax._core.arguments import Aval, aval_of
 from dmlax._core.axis_names import AxisNames, whole
+from dmlax._core.partitions import partition_by_names
 from dmlax._matmul import plan as product
 from dmlax._matmul.plan import FusedPlan, ProductPlan
 from dmlax._matmul.plan import Operands as ProductOperands
-from dmlax._matmul.plan import output_partition as product_partition
 
 
 class MatmulLookup(NamedTuple):
@@ -38,11 +37,6 @@ class MatmulLookupPlan(FusedPlan):
         return f"{self.product}; {self.lookup}"
 
 
-def output_partition(plan: MatmulLookupPlan, operands: MatmulLookup) -> compat.Partition:
-    """The output is split over a mesh as the product is."""
-    return product_partition(plan.product, operands.product)
-
-
 def plan(
     product: tuple[ProductPlan, ProductOperands], table: Array
 ) -> tuple[MatmulLookupPlan, MatmulLookup]:
@@ -56,6 +50,9 @@ def axis_names(plan: MatmulLookupPlan, operands: MatmulLookup) -> AxisNames:
     names = product.axis_names(plan.product, operands.product)
     table = jax.tree.map(whole, operands)._replace(product=names.operands)
     return names._replace(operands=table)
+
+
+output_partition = partition_by_names(axis_names)
 
 
 def local_plan(

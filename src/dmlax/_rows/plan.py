@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from dmlax._core.arguments import ABSENT, Aval, aval_of
-from dmlax._core.axis_names import AxisNames, rows, whole
+from dmlax._core.axis_names import AxisNames, of_rows
 from dmlax._core.plans import BasePlan
 
 
@@ -46,8 +45,7 @@ class RowsPlan(BasePlan):
 
 def axis_names(plan: RowsPlan, operands: Rows) -> AxisNames:
     """Every axis but the last may be split."""
-    names = rows(operands.input.ndim)
-    return AxisNames((names, *jax.tree.map(whole, operands[1:])), names)
+    return of_rows(operands)
 
 
 def local_plan(plan: RowsPlan, operands: Rows) -> tuple[RowsPlan, Rows]:

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core.arguments import Aval, aval_of
-from dmlax._core.axis_names import AxisNames, rows, whole
+from dmlax._core.axis_names import AxisNames, of_rows
 from dmlax._core.plans import BasePlan
 from dmlax.errors import UnsupportedError
 
@@ -61,9 +61,7 @@ def _exponentials(scale: float, count: int) -> np.ndarray:
 
 def axis_names(plan: SoftmaxPlan, operands: Softmax) -> AxisNames:
     """Every axis but the last may be split."""
-    names = rows(operands.input.ndim)
-    parameters = (None if x is None else whole(x) for x in operands[1:])
-    return AxisNames((names, *parameters), names)
+    return of_rows(operands)
 
 
 def local_plan(plan: SoftmaxPlan, operands: Softmax) -> tuple[SoftmaxPlan, Softmax]:

@@ -163,7 +163,7 @@ class Model:
           The tensors by name. The count of an output's rows has its name with `.count`.
 
         Raises:
-          SpecError: as `__call__`, but for counts; or a tensor's name is unknown (code `option`).
+          SpecError: as `__call__`, except for counts; or no tensor has a name (code `option`).
         """
         values = self._bind(inputs)
         wanted = self._file.outputs if outputs is None else tuple(outputs)
@@ -255,7 +255,7 @@ class Model:
             symbolic, as in an export.
 
         Raises:
-          SpecError: as `__call__`, but for counts.
+          SpecError: as `__call__`, except for counts.
         """
         structs = self._structs_of(inputs)
         program = dmlax.explain(self.apply, self.params, structs)
@@ -283,7 +283,8 @@ class Model:
             by default a program of `xla` for CPUs, NVIDIA GPUs and TPUs.
 
         Raises:
-          SpecError: as `__call__`, but for counts; or the platform has no kernels (code `option`).
+          SpecError: as `__call__`, except for counts; or a platform without kernels (code
+            `option`).
           UnsupportedError: the kernels of the platform cannot run here.
         """
         params, structs = jax.tree.map(_struct, self.params), self._structs_of(inputs)

@@ -25,6 +25,7 @@ from dmlax._core.arguments import (
     Aval,
     Rules,
     aval_of,
+    directml_name,
     expand_rank,
     narrow_float64,
     strong_dtype,
@@ -221,7 +222,7 @@ def check(twin: Twin, arguments: Values) -> Call:
 
 def field(name: str) -> str:
     """DirectML's field of a tensor: of `input_scale` InputScaleTensor."""
-    return "".join(map(str.capitalize, name.split("_"))) + "Tensor"
+    return directml_name(f"{name}_tensor")
 
 
 def to_float(rules: Rules, name: str, value: object) -> Array:
