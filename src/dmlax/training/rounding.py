@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
+from dmlax._byte_lookup.api import quantized_lookup
 from dmlax._core import ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
@@ -16,6 +17,7 @@ from dmlax._quantize.api import element_wise_dequantize_linear, element_wise_qua
 
 T = TypeVar("T")
 Limits = tuple[int, int]  # the least and the greatest quantized value
+_IDENTITY = np.arange(256, dtype=np.uint8)
 _FOUR_BITS = {"int4": (-8, 7), "uint4": (0, 15)}  # NumPy does not know them
 
 
@@ -84,7 +86,7 @@ def _derivative(
     zero = 0.0 if zero_point is None else _expand(zero_point.astype(jnp.float32), value)
     steps = value / _expand(scale, value)
     rounded = jnp.rint(steps) + zero
-    inside = (rounded >= limits[0]) & (rounded <= limits[1])
+    inside = _stored((rounded >= limits[0]) & (rounded <= limits[1]))
     tangent = jnp.zeros_like(value)
     if not isinstance(of_value, SymbolicZero):
         tangent += lax.select(inside, of_value, tangent)
@@ -95,6 +97,21 @@ def _derivative(
 
 
 dequantize.defjvp(_derivative, symbolic_zeros=True)
+
+
+def _stored(mask: Array) -> Array:
+    """Keeps a mask as bytes: XLA would keep the floats, and compute the mask in the backward.
+
+    XLA:CPU drops barriers before it fuses, and does not fuse through a kernel.
+    """
+
+    def through_kernel(mask: Array) -> Array:
+        return quantized_lookup(mask.astype(jnp.uint8), _IDENTITY) != 0
+
+    stored: Array = lax.platform_dependent(
+        mask, cpu=through_kernel, cuda=through_kernel, default=lax.optimization_barrier
+    )
+    return stored
 
 
 def _expand(parameter: Array, value: Array) -> Array:
