@@ -1,5 +1,7 @@
 """Weights of 2, 4 and 8 bits in blocks: products and rows, and the memory that they take."""
 
+from functools import partial
+
 import jax
 import ml_dtypes
 import numpy as np
@@ -53,6 +55,22 @@ def test_products_of_blocks(bits, group_bytes, monkeypatch):
         for points in (None, "packed", "float")[: 2 if bits == 8 else 3]:  # as ONNX Runtime has
             n_bits_product(file, x, k, n, bits, block, points=points, bias=points == "packed")
     file.compare(1e-6)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("rows", [(), (1,), (2, 4)])
+def test_few_rows_on_gpus(bits, rows):
+    """GPUs sum element by element, in another order."""
+    count, blocks, size = 21, 3, 32
+    a = RNG.normal(0, 1, (*rows, blocks * size)).astype(np.float32)
+    held = RNG.integers(0, 256, (count, blocks * size * bits // 8), np.uint8)
+    scale = RNG.uniform(0.5, 1.5, (count, blocks)).astype(np.float32)
+    for zero_point in (np.float32([[1 << (bits - 1)]]), RNG.integers(0, 4, scale.shape, np.uint8)):
+        got = jax.jit(partial(n_bits.multiply_few_rows, bits))(a, held, scale, zero_point)
+        levels = np.stack([held >> bits * i & ((1 << bits) - 1) for i in range(8 // bits)], -1)
+        weights = levels.reshape((*scale.shape, size)) - zero_point[..., None].astype(np.float64)
+        wanted = a @ (weights * scale[..., None]).reshape((count, -1)).T.astype(np.float64)
+        np.testing.assert_allclose(got, wanted, atol=1e-5 * np.std(wanted))
 
 
 def test_columns_of_groups_by_an_index_and_float16():

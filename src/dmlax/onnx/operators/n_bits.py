@@ -5,6 +5,7 @@ floats however large the weights are.
 """
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import bits_of, is_float8, to_device
 
 _GROUP_BYTES = 1 << 22  # of float32 columns that are dequantized at a time
+_FEW_ROWS = 8
 _ALIGNMENT = 8  # of a group's first column: it begins with a byte
 
 
@@ -188,8 +190,53 @@ def matrix_product_of_blocks(
     if group_indices is not None:
         indices = jnp.pad(jnp.asarray(group_indices), (0, blocks * block_size - K))
     padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, blocks * block_size - K)])
-    y = multiply(padded, weights, scales.reshape((N, blocks)), zero_point, indices)
+    scale = scales.reshape((N, blocks))
+    if indices is None and _are_few(a.shape[:-1]):
+        operands = padded, weights.held, scale, zero_point
+        y = lax.platform_dependent(
+            *operands,
+            cuda=functools.partial(multiply_few_rows, bits),
+            default=lambda a, held, *parameters: multiply(
+                a, weights._replace(held=held), *parameters
+            ),
+        )
+    else:
+        y = multiply(padded, weights, scale, zero_point, indices)
     return y if bias is None else y + bias.reshape((N,))
+
+
+def _are_few(sizes: tuple[int, ...]) -> bool:
+    return all(isinstance(size, int) for size in sizes) and 0 < math.prod(sizes) <= _FEW_ROWS
+
+
+def multiply_few_rows(bits: int, a: Array, held: Array, scale: Array, zero_point: Array) -> Array:
+    """Multiplies few rows by blocks, element by element, for GPUs.
+
+    XLA fuses it into one reading of the packed weights, and writes no dequantized ones.
+
+    Args:
+      bits: of a weight.
+      a: floats, whose last axis is that of whole blocks.
+      held: uint8, the packed rows of the transposed matrix.
+      scale: one value per block.
+      zero_point: as the scale, or one value.
+    """
+    weights = _Weights(held, bits, False, 0, 0, scale.shape)
+    held = held.reshape((*scale.shape, -1))
+    rows = a.astype(np.float32).reshape((-1, scale.shape[1], held.shape[-1], weights.per_byte))
+    planes = [
+        weights.plane(held, place) - jnp.expand_dims(zero_point.astype(np.float32), -1)
+        for place in range(weights.per_byte)
+    ]
+    factors = jnp.expand_dims(scale.astype(np.float32), -1)
+
+    def product(row: Array) -> Array:
+        terms = (plane * row[..., place] for place, plane in enumerate(planes))
+        total: Array = (functools.reduce(jnp.add, terms) * factors).sum((1, 2))
+        return total
+
+    result = jnp.stack([product(row) for row in rows])
+    return result.reshape((*a.shape[:-1], -1)).astype(a.dtype)
 
 
 def _zero_points(zero_points: Array | None, count: int, blocks: int, bits: int) -> Array:
