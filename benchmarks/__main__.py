@@ -30,6 +30,7 @@ BENCHMARKS = {  # modules of this package
     "gpu_convolution_add": "GPU: convolutions with a fused residual",
     "gpu_bounds": "GPU: lower bounds of convolutions beside their times",
     "gpu_family": "GPU: pools, sums, products and lookups against a copy",
+    "gpu_few_rows": "GPU: products of few rows against copies of as many bytes",
     "gpu_matmul": "GPU: matrix products against PyTorch",
     "gpu_models": "GPU: whole quantized models against PyTorch",
     "gpu_nonzero": "GPU: nonzero_coordinates against PyTorch",

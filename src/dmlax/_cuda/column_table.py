@@ -54,6 +54,10 @@ class ColumnTable:
         """Loads a constant of four columns side by side."""
         return ir.load_shared(getattr(self._addresses(first), name), 4)
 
+    def load(self, name: str, place: Value) -> Value:
+        """Loads a constant of a column."""
+        return ir.load_shared(getattr(self._addresses(place), name), 1)[0]
+
     def load_factors(self, first: Value, arithmetic: Arithmetic) -> list[Factor]:
         """Loads the factors of four columns side by side."""
         multipliers, roundings = self.load_four("multiplier", first), [ir.constant(0)] * 4
@@ -63,8 +67,7 @@ class ColumnTable:
 
     def load_ratio(self, place: Value) -> Ratio:
         """Loads the ratio of a column."""
-        addresses = self._addresses(place)
-        return Ratio(*(ir.load_shared(getattr(addresses, name), 1)[0] for name in Ratio._fields))
+        return Ratio(*(self.load(name, place) for name in Ratio._fields))
 
     def _addresses(self, place: Value) -> Column:
         start, size = self._address + place * 4, 4 * self._count

@@ -37,6 +37,14 @@ MOST_UNROLLED_STEPS = 10
 """A block's only tile of more steps has a loop: up to 40 steps, ResNet-50 took 295 and 585 us at
 batch 8 and 32 instead of 296 and 584."""
 
+FEWEST_STREAMED_BYTES = 2**23
+"""Products of few rows by larger right matrices take tiles of 16 columns and four warps: 16 and 43
+MiB take 7.6 and 17.0 us, and 8.1 and 18.4 us with twelve warps, four of which make the columns'
+constants. With these warps 4 MiB take 3.5 us instead of 3.7; H100."""
+
+MOST_UNROLLED_LOADS = 16
+"""Products of few rows with more steps have a loop; no other number was recorded."""
+
 SPANS_BYTES = 200 * 1024
 """Shared memory for the stages of a block that has a multiprocessor to itself: with stages of one
 span, ResNet-50 took 328 and 609 us at batch 8 and 32 instead of 296 and 584."""

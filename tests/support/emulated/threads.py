@@ -22,6 +22,7 @@ MODULES = (
     "_cuda.parameters",
     "_cuda.quantized_sum",
     "_cuda.requantize",
+    "_matmul.cuda.few_rows",
     "_self_attention.cuda.kernel",
     "_softmax.cuda.kernel",
 )

@@ -19,6 +19,7 @@ from dmlax._cuda.ir import Memory, Pointer, Value, constant, select
 from dmlax._cuda.launch import launch
 from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
+from dmlax._matmul.cuda import few_rows
 from dmlax._matmul.cuda.problem import MatmulProblem, Matrices
 
 
@@ -39,6 +40,8 @@ def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
 
 def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -> Array:
     """The outputs, of the problem's sizes."""
+    if few_rows.takes(problem, operands):
+        return few_rows.multiply(problem, multiprocessors, operands)
     product = product_of(problem, operands)
     schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
     if operands.entries is not None and not _looks_up_at_once(problem, schedule):

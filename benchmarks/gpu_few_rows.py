@@ -1,0 +1,142 @@
+"""Device times of products of few rows, as in a decoder, beside copies of as many bytes.
+
+    python -m benchmarks gpu_few_rows --json FILE
+
+A program multiplies by several matrices, one after another. Then it copies more bytes than the
+second cache holds, so that every run reads the matrices from memory.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from statistics import median
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import dmlax
+from benchmarks import gpu, report
+from benchmarks.report import Report, Row
+
+OPTIONS = ()
+_SIZES = (  # K, N
+    (256, 256),
+    (256, 4096),
+    (4096, 256),
+    (1024, 1024),
+    (2048, 2048),
+    (4096, 1024),
+    (4096, 4096),
+    (4096, 11_008),
+)
+_ROWS = (1, 8)
+_MATRICES = 6  # of a program
+_FLUSHED = 2**24  # int32 elements that a program copies last
+_SHARE = 0.8  # of a copy's rate
+_THREADS = 14  # that compile
+
+
+class _Program(NamedTuple):
+    """A compiled program and its operands."""
+
+    compiled: Any
+    operands: tuple[Any, ...]
+
+    def microseconds(self) -> float:
+        """Time of a product: all kernels less the last copy, which takes longest."""
+        profile = gpu._profiler().measure(self.compiled, aggregate=False, iterations=5)
+        _, runs = profile(*self.operands)
+        totals = [sum(times) - max(times) for times in ([ms for _, ms in run] for run in runs)]
+        return 1e3 * float(median(totals)) / _MATRICES
+
+    def outputs(self) -> list[np.ndarray]:
+        """The products."""
+        return [np.asarray(x) for x in self.compiled(*self.operands)[0]]
+
+
+def run() -> list[Report]:
+    """Make the table."""
+    facts = report.environment() | gpu.ceilings() | {"times": "all kernels, by CUPTI; medians of 5"}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        cases = [_begin(pool, rows, *size) for size in _SIZES for rows in _ROWS]
+    table = gpu.report_of("products of few rows", facts)
+    for name, size, futures in cases:
+        _measure(table, name, size, {key: x.result() for key, x in futures.items()})
+    return [table]
+
+
+def _measure(table: Report, name: str, size: int, programs: dict[str, _Program]) -> None:
+    """Add a row, whose kernels must give the outputs of `xla`."""
+    xla, kernel = programs["xla"].outputs(), programs["mosaic_gpu"].outputs()
+    for x, y in zip(xla, kernel, strict=True):
+        np.testing.assert_array_equal(y, x, err_msg=name)
+    times = {key: program.microseconds() for key, program in programs.items()}
+    row: Row = {"M x K x N": name, "MiB": size / 2**20}
+    row |= {f"{key} us": us for key, us in times.items()}
+    for key in [key for key in times if key not in ("copy", "xla")]:
+        share = times["copy"] / times[key]
+        row[f"{key} over copy"] = share
+        table.add_target(f"{name}: {key}, rate over a copy's", share, _SHARE, at_least=True)
+    table.rows.append(row)
+
+
+_Case = tuple[str, int, dict[str, Future[_Program]]]
+
+
+def _begin(pool: ThreadPoolExecutor, rows: int, depth: int, columns: int) -> _Case:
+    """Begin to compile the products of bytes."""
+    rng = np.random.default_rng(depth + columns)
+    draw = partial(rng.integers, size=(depth, columns), dtype=np.int8)
+    matrices = [(dmlax.prepare_matrix(draw(-128, 128)),) for _ in range(_MATRICES)]
+    x = rng.integers(0, 256, (rows, depth), np.uint8)
+    quantized = partial(
+        dmlax.quantized_linear_matrix_multiply,
+        a_scale=0.01,
+        b_scale=rng.uniform(0.5, 1.5, columns).astype(np.float32),
+        output_scale=74 * depth**0.5 / 60 * 0.74,
+        a_zero_point=np.uint8(120),
+        output_zero_point=np.uint8(128),
+    )
+    calls = {
+        "mosaic_gpu": partial(quantized, implementation="mosaic_gpu"),
+        "int32": partial(dmlax.matrix_multiply_integer, implementation="mosaic_gpu"),
+        "xla": partial(quantized, implementation="xla"),
+    }
+    return _submit(pool, f"{rows} x {depth} x {columns}", calls, x, matrices)
+
+
+def _submit(
+    pool: ThreadPoolExecutor,
+    name: str,
+    calls: Mapping[str, Callable[..., Any]],
+    x: np.ndarray,
+    matrices: Sequence[tuple[Any, ...]],
+) -> _Case:
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(matrices[0]))
+    copied = [(np.ones(size // 8, np.int32) * i,) for i in range(_MATRICES)]
+    futures = {key: pool.submit(_compile, call, x, matrices) for key, call in calls.items()}
+    futures["copy"] = pool.submit(_compile, lambda x, y: y ^ 1, x, copied)
+    return name, size, futures
+
+
+def _compile(
+    call: Callable[..., Any], x: np.ndarray, matrices: Sequence[tuple[Any, ...]]
+) -> _Program:
+    def run(x: Any, matrices: Any, flushed: Any) -> tuple[list[Any], Any]:
+        return list(_chain(call, x, matrices)), flushed ^ 1
+
+    flushed = jnp.zeros(_FLUSHED, jnp.int32)
+    operands = jax.device_put((x, list(matrices), flushed))
+    return _Program(jax.jit(run).lower(*operands).compile(), operands)
+
+
+def _chain(call: Callable[..., Any], x: Any, matrices: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+    """Products one after another; the compiler may join no two."""
+    last = x
+    for matrix in matrices:
+        (x, matrix), _ = lax.optimization_barrier(((x, matrix), last))
+        last = call(x, *matrix)
+        yield last
