@@ -15,8 +15,17 @@ from dmlax._convolution.api import QUANTIZED as CONVOLUTION
 from dmlax._convolution_add.plan import terms
 from dmlax._matmul.api import INTEGER as PRODUCT
 from dmlax.onnx.export.windows import Layout, window_attributes, without_dilations
-from dmlax.onnx.export.writer import MICROSOFT, Shape, Tensor, Unwritable, Writer, constant
+from dmlax.onnx.export.writer import (
+    MICROSOFT,
+    Shape,
+    Tensor,
+    Unwritable,
+    Writer,
+    constant,
+    is_same_shape,
+)
 
+_LARGE = 1e36  # times 255 is a float32
 _UINT8, _INT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.int32)
 _QOPERATORS = {  # names and domains
     "Conv": ("QLinearConv", ""),
@@ -300,9 +309,23 @@ def _elementwise(op: str) -> Callable[[Call], list[Tensor]]:
         zero_point = o.zero_point or constant(0, (plan.output if plan.quantizes else x).dtype)
         *inputs, axis = _quantized(w, x, o.scale, zero_point)
         attributes = {} if axis is None else {"axis": _axis(call) + len(call.mapped)}
-        return [w.node(op, inputs, plan.output.dtype, x.shape, "", attributes)]
+        parameters = [*map(w.name, inputs[1:]), attributes]
+        source, its_parameters = w.dequantized.get(x.name, (x, None))
+        if plan.quantizes and its_parameters == parameters and _is_inverse(source, x, o.scale):
+            return [source]
+        output = w.node(op, inputs, plan.output.dtype, x.shape, "", attributes)
+        if not plan.quantizes:
+            w.dequantized[output.name] = x, parameters
+        return [output]
 
     return write
+
+
+def _is_inverse(source: Tensor, x: Tensor, scale: Tensor) -> bool:
+    """True if `x`, quantized as it was dequantized, is `source`: all of its floats are finite."""
+    values = scale.values if scale.dtype == np.float32 else None
+    finite = values is not None and bool((np.abs(values) < _LARGE).all())
+    return finite and is_same_shape(source.shape, x.shape)
 
 
 def _axis(call: Call) -> int:

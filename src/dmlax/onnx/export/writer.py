@@ -102,6 +102,7 @@ class Writer:
       opset: the version of ONNX's own operators.
       nodes: the nodes, in order.
       initializers: the constants that nodes read, by name.
+      dequantized: the integers of each dequantized tensor and their parameters, by its name.
     """
 
     def __init__(self, form: Form, opset: int, interpret: Interpret) -> None:
@@ -110,6 +111,7 @@ class Writer:
         self._interpret = interpret
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: dict[str, np.ndarray] = {}
+        self.dequantized: dict[str, tuple[Tensor, list[Any]]] = {}
         self._constants: dict[Any, str] = {}
         self._symbols: dict[str, Tensor] = {}
         self._transposed: dict[str, tuple[Tensor, tuple[int, ...]]] = {}
