@@ -36,6 +36,12 @@ def _named(op: str, **attributes: Any) -> Rule:
     return lambda s, *xs: [s.w.elementwise(op, xs, attributes=attributes)]
 
 
+def _divide(s: Site, a: Tensor, b: Tensor) -> list[Tensor]:
+    """A quotient; ONNX Runtime divides what is multiplied by a Div of one, by a Reciprocal not."""
+    is_inverse = s.dtype == np.float32 and a.array is not None and bool((a.array == 1).all())
+    return [s.w.elementwise("Reciprocal", [b]) if is_inverse else s.w.elementwise("Div", [a, b])]
+
+
 def _logical(op: str) -> Rule:
     return lambda s, *xs: [s.w.elementwise(op if s.dtype == bool else f"Bitwise{op}", xs, s.dtype)]
 
@@ -317,6 +323,7 @@ RULES: dict[str, Rule] = {
     **{f"reduce_{name}": _reduced(f"Reduce{name.title()}") for name in ("sum", "max", "min")},
     "reduce_prod": _reduced("ReduceProd"),
     "add_any": _named("Add"),
+    "div": _divide,
     "logistic": _named("Sigmoid"),
     **dict.fromkeys(("reshape", "squeeze"), lambda s, x: [s.w.reshape(x, s.shape)]),
     "rem": _named("Mod", fmod=1),
