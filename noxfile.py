@@ -76,7 +76,7 @@ def slow(session: nox.Session) -> None:
     Arguments are pytest's, and the names of files run a part.
     """
     _reuse_library(session)
-    _install(session, "test")
+    _install(session, "test", "integrations")
     session.run("pytest", "-m=slow or mutation", *TWO_PROCESSES, *session.posargs)
 
 

@@ -101,6 +101,13 @@ def test_exactly_these_names_are_exported():
 
 
 @pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)
+def test_a_docstring_says_what_to_train_with(row):
+    document = getattr(dmlax, row.name).__doc__
+    assert "gradient" in document
+    assert (row.training or "") in document.partition("gradient")[2].partition("Raises:")[0]
+
+
+@pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)
 def test_an_operator_has_one_name(row):
     """The public function's, the messages', and DirectML's in snake case."""
     assert row.function is getattr(dmlax, row.name)

@@ -2,11 +2,10 @@
 
     python docs/examples/blocks_int8.py --output blocks_int8.png
 
-Each is trained in float32 on handwritten digits. Needs scikit-learn and matplotlib besides dmlax,
-and digits.py beside it.
+Each is trained in float32 on handwritten digits. Needs matplotlib, rich and scikit-learn
+besides dmlax, and digits.py beside it.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -335,7 +334,7 @@ BLOCKS = (
 
 def main(arguments: Sequence[str] = ()) -> dict[str, digits.Record]:
     """Train, quantize, compare, draw."""
-    options = _parser().parse_args(arguments)
+    options = digits.parse_options(__doc__, arguments, steps=600)
     known, unseen = digits.load()
     records, scores = {}, {}
     for block in BLOCKS:
@@ -380,13 +379,6 @@ def draw(
         box.set(xlabel="score in float32", ylabel="score in 8 bits", aspect="equal")
     figure.savefig(path, dpi=100)
     pyplot.close(figure)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, metavar="PATH", help="write a picture here")
-    parser.add_argument("--steps", type=int, default=600, help="training steps (default 600)")
-    return parser
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
     python docs/examples/digits_int8.py --output digits_int8.png
 
-Needs scikit-learn and matplotlib besides dmlax, and digits.py beside it.
+Needs matplotlib, rich and scikit-learn besides dmlax, and digits.py beside it.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,7 +136,7 @@ def quantized_scores(layers: Sequence[QuantizedLayer], images: Array) -> Array:
 
 def main(arguments: Sequence[str] = ()) -> digits.Record:
     """Train, quantize, compare, draw."""
-    options = _parser().parse_args(arguments)
+    options = digits.parse_options(__doc__, arguments, steps=600)
     known, unseen = digits.load()
     initial = initial_layers(jax.random.key(1))
     layers = digits.train(float_scores, initial, known, options.steps, jax.random.key(1))
@@ -167,13 +166,6 @@ def draw(path: Path, images: Array, labels: Array, scores: Array, scores_8: Arra
         box.set(xticks=[], yticks=[])
     figure.savefig(path, dpi=100)
     pyplot.close(figure)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, metavar="PATH", help="write a picture here")
-    parser.add_argument("--steps", type=int, default=600, help="training steps (default 600)")
-    return parser
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python docs/examples/migrate_onnx.py --folder migrated
 
-Needs onnx, onnxruntime, scikit-learn and matplotlib besides dmlax, and digits_int8.py and digits.py
-beside it.
+Needs matplotlib, onnx, onnxruntime, rich and scikit-learn besides dmlax, and digits_int8.py and
+digits.py beside it.
 """
 
 import argparse

@@ -1,225 +1,132 @@
-"""A residual network for handwritten digits in Flax NNX: in float32, in 8 bits, and fine-tuned.
+"""A residual network for handwritten digits in Flax NNX: float32, 8 bits, fine-tuned, exported.
 
     python docs/examples/train_int8.py --output train_int8.png
 
-Needs flax, scikit-learn and matplotlib besides dmlax, and digits.py beside it.
+Needs flax, matplotlib, onnx, onnxruntime, rich and scikit-learn besides dmlax, and digits.py beside
+it.
 """
 
-import argparse
 import functools
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import matplotlib
+import numpy as np
+import onnxruntime
 from flax import nnx
-from jax import Array
+from jax import Array, lax
 
 import digits
-import dmlax
+import dmlax.onnx
 from dmlax import calibration, training
 
-
-class Tensor(NamedTuple):
-    """A tensor and its name."""
-
-    name: str
-    value: Array
+# The float network -----------------------------------------------------------------------------
 
 
-class Float:
-    """The layers in float32; `tensors` has the outputs of the last call by name."""
+class Convolution(nnx.Conv):
+    """A convolution and a relu."""
 
-    def __init__(self) -> None:
-        self.tensors: dict[str, Array] = {}
+    def __call__(self, x: Array) -> Array:
+        return nnx.relu(super().__call__(x))
 
-    def keep(self, name: str, value: Array) -> Tensor:
-        self.tensors[name] = value
-        return Tensor(name, value)
 
-    def convolve(self, name: str, layer: nnx.Conv, x: Tensor) -> Tensor:
-        y = layer(x.value)
-        return self.keep(name, y if name == "scores" else jax.nn.relu(y))
+def add(a: Array, b: Array) -> Array:
+    """A residual sum and a relu."""
+    return nnx.relu(a + b)
 
-    def add(self, name: str, a: Tensor, b: Tensor) -> Tensor:
-        return self.keep(name, a.value + b.value)
 
-    def average(self, name: str, x: Tensor) -> Tensor:
-        return self.keep(name, x.value.mean((1, 2), keepdims=True))
+def in_float32(name: str, layer: Callable[..., Array], *inputs: Array) -> Array:
+    """Computes a layer as Flax does."""
+    return layer(*inputs)
 
 
 class Network(nnx.Module):
-    """A stem, two residual convolutions, and a classifier."""
+    """Two residual blocks and a classifier. `run` computes a layer by its name."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
-        self.stem = nnx.Conv(1, 32, (3, 3), rngs=rngs)
-        self.first = nnx.Conv(32, 32, (3, 3), rngs=rngs)
-        self.second = nnx.Conv(32, 32, (3, 3), rngs=rngs)
-        self.scores = nnx.Conv(32, 10, (1, 1), rngs=rngs)
+        convolution = functools.partial(Convolution, kernel_size=(3, 3), rngs=rngs)
+        self.stem, self.down = convolution(1, 16), convolution(16, 32, strides=2)
+        self.first, self.second = convolution(32, 32), convolution(32, 32)
+        self.third, self.fourth = convolution(32, 32), convolution(32, 32)
+        self.scores = nnx.Conv(32, 10, (4, 4), padding="VALID", rngs=rngs)
 
-    def __call__(self, images: Array, layers: Float) -> Array:
-        """The scores of the ten digits, computed by `layers`."""
-        x = layers.convolve("stem", self.stem, layers.keep("images", images))
-        x = layers.add("first sum", x, layers.convolve("first", self.first, x))
-        x = layers.add("second sum", x, layers.convolve("second", self.second, x))
-        return layers.convolve("scores", self.scores, layers.average("mean", x)).value[:, 0, 0]
-
-
-# The quantized layers --------------------------------------------------------------------------
-
-
-class Quantized(Float):
-    """The layers in floats, with the bits of 8-bit integers."""
-
-    operators: Any = training
-
-    def __init__(self, ranges: dict[str, calibration.Quantization]) -> None:
-        super().__init__()
-        self.ranges = ranges
-
-    def scales(self, **names: str) -> dict[str, Array]:
-        """The scales and zero points of an operator's tensors, by keyword."""
-        pairs = [(key, self.ranges[name]._asdict()) for key, name in names.items()]
-        return {f"{key}_{part}": x for key, parts in pairs for part, x in parts.items()}
-
-    def weights(self, layer: nnx.Conv, input_scale: Array) -> tuple[Array, Array, Array]:
-        """A filter, its scales and a bias."""
-        scale = calibration.quantize_weights(jax.lax.stop_gradient(layer.kernel[...]), axis=3).scale
-        return layer.kernel[...], scale, layer.bias[...]
-
-    def convolve(self, name: str, layer: nnx.Conv, x: Tensor) -> Tensor:
-        w, scale, b = self.weights(layer, self.ranges[x.name].scale)
-        options = self.scales(input=x.name, output=name) | {"filter_scale": scale}
-        options |= {"padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}
-        return self.keep(
-            name, self.operators.quantized_linear_convolution(x.value, w, b, **options)
-        )
-
-    def add(self, name: str, a: Tensor, b: Tensor) -> Tensor:
-        scales = self.scales(a=a.name, b=b.name, output=name)
-        add = self.operators.element_wise_quantized_linear_add
-        return self.keep(name, add(a.value, b.value, **scales))
-
-    def average(self, name: str, x: Tensor) -> Tensor:
-        options = self.scales(input=x.name, output=name) | {"dimension_numbers": "NHWC"}
-        average = self.operators.quantized_linear_global_average_pooling
-        return self.keep(name, average(x.value, **options))
+    def __call__(self, x: Array, run: Callable[..., Array] = in_float32) -> Array:
+        """The scores of the ten digits."""
+        x = run("down", self.down, run("stem", self.stem, x))
+        y = run("second", self.second, run("first", self.first, x))
+        x = run("first sum", add, x, y)
+        y = run("fourth", self.fourth, run("third", self.third, x))
+        x = run("second sum", add, x, y)
+        return run("scores", self.scores, x)[:, 0, 0]
 
 
-class FourBits(Quantized):
-    """The same with weights of 4 bits."""
-
-    def weights(self, layer: nnx.Conv, input_scale: Array) -> tuple[Array, Array, Array]:
-        w, scale, b = super().weights(layer, input_scale)
-        scale *= 127 / 7
-        return training.fake_quantize(w, scale, axis=3, dtype=jnp.int4), scale, b
+# The quantization ------------------------------------------------------------------------------
 
 
-class Deployed(Quantized):
-    """The layers in integers."""
-
-    operators = dmlax
-
-    def weights(self, layer: nnx.Conv, input_scale: Array) -> tuple[Array, Array, Array]:
-        w, scale, _ = calibration.quantize_weights(layer.kernel[...], axis=3)
-        b = calibration.quantize_bias(layer.bias[...], input_scale=input_scale, filter_scale=scale)
-        return w, scale, b
+def calibrate(layers: digits.Layers) -> dict[str, list[calibration.Quantization]]:
+    """The scales and zero points of the inputs and the output of each layer."""
+    observe = calibration.min_max().observe
+    return {name: [calibration.quantization(observe(x)) for x in layers[name]] for name in layers}
 
 
-# All of them -----------------------------------------------------------------------------------
+def in_int8(ranges: dict, name: str, layer: Any, *inputs: Array, weight_bits: int = 8) -> Array:
+    """Computes a layer with the bits of 8-bit integers, rounded as ONNX Runtime rounds."""
+    *operands, output = ranges[name]
+    if layer is add:
+        scales = calibration.keywords(a=operands[0], b=operands[1], output=output)
+        return training.element_wise_quantized_linear_add(*inputs, **scales, arithmetic="float32")
+    w, b = layer.kernel[...], layer.bias[...]
+    filter = calibration.quantize_weights(lax.stop_gradient(w), axis=3)
+    filter = filter._replace(scale=filter.scale * (127 / (2 ** (weight_bits - 1) - 1)))
+    scales = calibration.keywords(input=operands[0], filter=filter, output=output)
+    options = {"strides": layer.strides, "padding": layer.padding, "arithmetic": "float32"}
+    options["dimension_numbers"] = ("NHWC", "HWIO", "NHWC")
+    return training.quantized_linear_convolution(*inputs, w, b, **scales, **options)
 
 
-class Record(NamedTuple):
-    """Accuracies on unseen digits, scores that differ when deployed, and the errors of tensors."""
-
-    accuracies: dict[str, float]
-    differ: int
-    report: calibration.ErrorReport
-
-    def __str__(self) -> str:
-        lines = [f"{name:20}  {value:.1%}" for name, value in self.accuracies.items()]
-        lines += [f"{'scores that differ':20}  {self.differ}", ""]
-        return "\n".join([*lines, str(self.report)])
+# From floats to a file -------------------------------------------------------------------------
 
 
-def main(arguments: Sequence[str] = ()) -> Record:
-    """Train, calibrate, quantize, fine-tune, deploy, compare, draw."""
-    options = _parser().parse_args(arguments)
+def main(arguments: Sequence[str] = ()) -> digits.Stages:
+    """Train, calibrate, quantize, fine-tune, export, compare, draw."""
+    options = digits.parse_options(__doc__, arguments)
     known, unseen = (x._replace(images=jnp.moveaxis(x.images, 1, 3)) for x in digits.load())
-    definition, initial = nnx.split(Network(nnx.Rngs(0)))
+    graph, initial = nnx.split(Network(nnx.Rngs(0)))
 
-    def scores(layers: Float, weights: Any, images: Array) -> Array:
-        return nnx.merge(definition, weights)(images, layers)
+    def fit(run: Callable[..., Array], weights: Any, steps: int, rate: float) -> Any:
+        def forward(weights: Any, images: Array) -> Array:
+            return nnx.merge(graph, weights)(images, run)
 
-    def tensors(layers: Float, weights: Any) -> dict[str, Array]:
-        scores(layers, weights, unseen.images)
-        return dict(layers.tensors)
+        return digits.train(forward, weights, known, steps, jax.random.key(1), rate)
 
-    def fit(layers: Float, weights: Any, steps: int) -> Any:
-        forward = functools.partial(scores, layers)
-        return digits.train(forward, weights, known, steps, jax.random.key(1))
-
-    def accuracy(outputs: dict[str, Array]) -> float:
-        return float((outputs["scores"][:, 0, 0].argmax(1) == unseen.labels).mean())
-
-    floats = Float()
-    weights = fit(floats, initial, options.steps)
-    scores(floats, weights, known.images)
-    ranges = {
-        name: calibration.quantization(calibration.min_max().observe(x))
-        for name, x in floats.tensors.items()
-    }
-    quantized, four_bits = Quantized(ranges), FourBits(ranges)
-    tuned = fit(quantized, weights, options.steps // 3)
-    outputs = {
-        "float32": tensors(Float(), weights),
-        "int8": tensors(quantized, weights),
-        "int8, fine-tuned": tensors(quantized, tuned),
-        "int4 weights": tensors(four_bits, weights),
-        "int4, fine-tuned": tensors(four_bits, fit(four_bits, weights, options.steps // 3)),
-    }
-    layers = [name for name in ranges if name != "images"]
-    errors = ({name: outputs[which][name] for name in layers} for which in ("float32", "int8"))
-    images = dmlax.element_wise_quantize_linear(unseen.images, *ranges["images"])
-    deployed = scores(Deployed(ranges), tuned, images)
-    trained = outputs["int8, fine-tuned"]["scores"][:, 0, 0]
-    differ = dmlax.element_wise_quantize_linear(trained, *ranges["scores"]) != deployed
-    record = Record(
-        {name: accuracy(each) for name, each in outputs.items()},
-        int(differ.sum()),
-        calibration.error_report(*errors),
+    weights = fit(in_float32, initial, options.steps, 0.005)
+    network = nnx.merge(graph, weights)
+    int8 = functools.partial(in_int8, calibrate(digits.record(network, in_float32, known.images)))
+    int2 = functools.partial(int8, weight_bits=2)
+    tuned, tuned_2 = (
+        nnx.merge(graph, fit(run, weights, options.steps // 3, 0.001)) for run in (int8, int2)
     )
-    print(record)
+    scores = jax.jit(lambda images: tuned(images, int8))
+    differing = {}
+    for form in ("qdq", "qoperator"):
+        file = dmlax.onnx.from_jax(scores, unseen.images, input_names=["images"], form=form)
+        session = onnxruntime.InferenceSession(file.SerializeToString())
+        (theirs,) = session.run(None, {"images": np.asarray(unseen.images)})
+        differing[form] = int((theirs != scores(unseen.images)).sum())
+    layers = {
+        "float32": digits.record(network, in_float32, unseen.images),
+        "int8": digits.record(network, int8, unseen.images),
+        "int8, fine-tuned": digits.record(tuned, int8, unseen.images),
+        "weights of 2 bits": digits.record(network, int2, unseen.images),
+        "2 bits, fine-tuned": digits.record(tuned_2, int2, unseen.images),
+    }
+    stages = digits.compare_stages(layers, differing, unseen)
+    print(stages)
     if options.output:
-        draw(options.output, record)
-    return record
-
-
-def draw(path: Path, record: Record) -> None:
-    """Draws the accuracies, and the signal to noise of each tensor."""
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3), layout="constrained")
-    left.barh([*record.accuracies], [100 * x for x in record.accuracies.values()])
-    left.set(xlim=(80, 100), xlabel="accuracy, %")
-    layers = record.report.layers
-    right.barh([x.name for x in layers], [x.signal_to_noise for x in layers])
-    right.set(xlabel="signal to noise in int8, dB")
-    for axes in (left, right):
-        axes.invert_yaxis()
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, metavar="PATH", help="write a picture here")
-    parser.add_argument("--steps", type=int, default=600, help="training steps (default 600)")
-    return parser
+        stages.draw(options.output)
+    return stages
 
 
 if __name__ == "__main__":

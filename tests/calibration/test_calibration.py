@@ -234,3 +234,14 @@ def test_a_wrong_call_is_refused(name):
 def test_a_traced_observer_that_saw_nothing_gives_nan():
     scale, _ = jax.jit(calibration.quantization)(EMPTY["min_max"])
     assert jnp.isnan(scale)
+
+
+def test_keywords_name_the_scale_and_the_zero_point_of_each_tensor():
+    weights = calibration.quantize_weights(jnp.float32([[1.0], [-2.0]]))
+    activations = calibration.Quantization(jnp.float32(0.5), jnp.uint8(7))
+    assert calibration.keywords(a=activations, b=weights) == {
+        "a_scale": activations.scale,
+        "a_zero_point": activations.zero_point,
+        "b_scale": weights.scale,
+        "b_zero_point": weights.zero_point,
+    }

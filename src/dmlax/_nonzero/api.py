@@ -64,7 +64,7 @@ def nonzero_coordinates(
     Returns:
       `NonzeroCoordinates(count, coordinates)`: count uint32 of shape (), coordinates uint32 of
       shape (size, coordinate_rank), ascending by row-major element index.
-      Both are integers, whose gradients are zero.
+      Both are integers, whose gradients are zero. Values that are gathered there have gradients.
 
     Raises:
       SpecError: code `data_type` or `dimension_count` (InputTensor), `sizes` (InputTensor,
