@@ -303,6 +303,35 @@ def corrected_bias(
     return jnp.asarray(bias, jnp.float32) + (left - right).mean(others)
 
 
+def keywords(**tensors: Quantization | QuantizedWeights) -> dict[str, Array]:
+    """Names the scales and zero points of tensors as the operators' keywords do.
+
+    Args:
+      **tensors: the quantization of each tensor, by the tensor's name.
+
+    Returns:
+      A `<name>_scale` and a `<name>_zero_point` for each tensor.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration, training
+      >>> a, b = jnp.float32([[1.0, 2.0]]), jnp.float32([[0.5], [0.25]])
+      >>> of_a, of_y = (
+      ...     calibration.quantization(calibration.min_max().observe(x)) for x in (a, a @ b)
+      ... )
+      >>> scales = calibration.keywords(
+      ...     a=of_a, b=calibration.quantize_weights(b, axis=-1), output=of_y
+      ... )
+      >>> training.quantized_linear_matrix_multiply(a, b, **scales).round(2).tolist()
+      [[1.0]]
+    """
+    return {
+        f"{name}_{part}": getattr(x, part)
+        for name, x in tensors.items()
+        for part in ("scale", "zero_point")
+    }
+
+
 def _range(
     name: str, axis: int | None, channels: int | None, momentum: float | None = None
 ) -> Range:
@@ -341,32 +370,3 @@ def _expect_values(rules: Rules, observer: Range) -> None:
     rules.expect(not np.any(low > high), "value", "observer", "has seen nothing")
     finite = bool(np.all(np.isfinite(low) & np.isfinite(high)))
     rules.expect(finite, "value", "observer", "has seen NaN or an infinity")
-
-
-def keywords(**tensors: Quantization | QuantizedWeights) -> dict[str, Array]:
-    """Names the scales and zero points of tensors as the operators' keywords do.
-
-    Args:
-      **tensors: the quantization of each tensor, by the tensor's name.
-
-    Returns:
-      A `<name>_scale` and a `<name>_zero_point` for each tensor.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> from dmlax import calibration, training
-      >>> a, b = jnp.float32([[1.0, 2.0]]), jnp.float32([[0.5], [0.25]])
-      >>> of_a, of_y = (
-      ...     calibration.quantization(calibration.min_max().observe(x)) for x in (a, a @ b)
-      ... )
-      >>> scales = calibration.keywords(
-      ...     a=of_a, b=calibration.quantize_weights(b, axis=-1), output=of_y
-      ... )
-      >>> training.quantized_linear_matrix_multiply(a, b, **scales).round(2).tolist()
-      [[1.0]]
-    """
-    return {
-        f"{name}_{part}": getattr(x, part)
-        for name, x in tensors.items()
-        for part in ("scale", "zero_point")
-    }
