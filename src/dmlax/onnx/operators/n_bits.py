@@ -193,7 +193,7 @@ def matrix_product_of_blocks(
     scale = scales.reshape((N, blocks))
     if indices is None and _are_few(a.shape[:-1]):
         operands = padded, weights.held, scale, zero_point
-        y = lax.platform_dependent(
+        y: Array = lax.platform_dependent(
             *operands,
             cuda=functools.partial(multiply_few_rows, bits),
             default=lambda a, held, *parameters: multiply(
@@ -221,7 +221,8 @@ def multiply_few_rows(bits: int, a: Array, held: Array, scale: Array, zero_point
       scale: one value per block.
       zero_point: as the scale, or one value.
     """
-    weights = _Weights(held, bits, False, 0, 0, scale.shape)
+    count, blocks = scale.shape
+    weights = _Weights(held, bits, False, 0, 0, (count, blocks))
     held = held.reshape((*scale.shape, -1))
     rows = a.astype(np.float32).reshape((-1, scale.shape[1], held.shape[-1], weights.per_byte))
     planes = [
