@@ -203,3 +203,18 @@ def test_a_result_quantized_again_is_the_operators(seed):
     assert seed >= QUICK or len(np.unique(wanted)) > 1
     for found in again:
         assert_same(found, wanted)
+
+
+def test_sizes_may_be_symbolic():
+    (count,) = jax.export.symbolic_shape("n")
+    x = jax.ShapeDtypeStruct((count, 3), np.float32)
+    matrix, bias = np.ones((3, 2), np.float32), np.ones(2, np.float32)
+    scales = {"a_scale": 0.5, "b_scale": np.float32([0.1, 0.2]), "output_scale": 0.5}
+
+    def product(x):
+        return training.quantized_linear_matrix_multiply(x, matrix, bias, **scales)
+
+    exported = jax.export.export(jax.jit(product))(x)
+    assert exported.out_avals[0].shape == (count, 2)
+    rows = np.float32([[1, 2, 3], [4, 5, 6]])
+    assert_same(exported.call(rows), product(rows))

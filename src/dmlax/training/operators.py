@@ -1,20 +1,64 @@
 """The operators on floats: the integer arithmetic forward, the float operator's slopes backward.
 
-A function has its operator's name, and the operator's arguments except those that its docstring
-lists. `twins.call` takes all of them.
+A function has its operator's name, and the operator's arguments except the tensors and their
+dtypes. `twins.call` takes all of them.
 """
 
-from collections.abc import Sequence
+import functools
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import ParamSpec
 
-from jax import Array
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, requantize
+from dmlax._core.arguments import Rules
 from dmlax._core.keywords import name_right_keywords
-from dmlax.training import convolution_add, twins
+from dmlax.training import rounding, twins
+
+_P = ParamSpec("_P")
+_FOUR_BITS = (jnp.int4, jnp.uint4)
+_FLOATS = "float32, bfloat16 or float16"
+_BIAS = f"{_FLOATS}; rounded to int32 as by `dmlax.calibration.quantize_bias`"
+_SECTIONS = """\
+The arguments that are not listed are the operator's.
+
+Args:
+{arguments}
+
+Returns:
+  The operator's result, dequantized, as float32.
+
+Raises:
+  SpecError: as the operator; code `data_type` for a tensor that is not of floats.
+  UnsupportedError: as the operator."""
 
 
-@name_right_keywords
+def _documented(twin: twins.Twin) -> Callable[[Callable[_P, Array]], Callable[_P, Array]]:
+    """Puts the sections that all functions share before a docstring's example."""
+    lines = [f"  {name}: {_BIAS if name == twins.BIAS else _FLOATS}." for name in twin.tensors]
+    lines += [
+        f"  {name}_dtype: int8 or uint8; default that of the array `{name}_zero_point`, else "
+        f"{twin.default_dtype(name).__name__}."
+        for name in twin.tensors
+        if name != twins.BIAS
+    ]
+
+    def decorate(function: Callable[_P, Array]) -> Callable[_P, Array]:
+        summary, _, example = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        sections = _SECTIONS.format(arguments="\n".join(lines))
+        function.__doc__ = f"{summary}\n\n{sections}\n\n{example}"
+        return name_right_keywords(function)
+
+    return decorate
+
+
+@_documented(twins.CONVOLUTION)
 def quantized_linear_convolution(
     input: ArrayLike,
     filter: ArrayLike,
@@ -42,22 +86,6 @@ def quantized_linear_convolution(
 ) -> Array:
     """Convolves floats with the bits of `dmlax.quantized_linear_convolution`.
 
-    The arguments that are not listed are the operator's.
-
-    Args:
-      input: float32, bfloat16 or float16.
-      filter: float32, bfloat16 or float16.
-      bias: float32, bfloat16 or float16; rounded to int32 as by `dmlax.calibration.quantize_bias`.
-      input_dtype: int8 or uint8; default that of an `input_zero_point` array, else uint8.
-      filter_dtype: int8 or uint8; default that of a `filter_zero_point` array, else int8.
-
-    Returns:
-      The operator's result, dequantized, as float32.
-
-    Raises:
-      SpecError: as the operator; code `data_type` for a tensor that is not of floats.
-      UnsupportedError: as the operator.
-
     Example:
       >>> import jax, jax.numpy as jnp
       >>> from dmlax import training
@@ -73,7 +101,7 @@ def quantized_linear_convolution(
     return twins.call(twins.CONVOLUTION, locals())
 
 
-@name_right_keywords
+@_documented(twins.CONVOLUTION_ADD)
 def quantized_linear_convolution_add(
     input: ArrayLike,
     filter: ArrayLike,
@@ -109,24 +137,6 @@ def quantized_linear_convolution_add(
 ) -> Array:
     """Convolves floats and adds, with the bits of `dmlax.quantized_linear_convolution_add`.
 
-    The arguments that are not listed are the operator's.
-
-    Args:
-      input: float32, bfloat16 or float16.
-      filter: float32, bfloat16 or float16.
-      bias: float32, bfloat16 or float16; rounded to int32 as by `dmlax.calibration.quantize_bias`.
-      addend: float32, bfloat16 or float16.
-      input_dtype: int8 or uint8; default that of an `input_zero_point` array, else uint8.
-      filter_dtype: int8 or uint8; default that of a `filter_zero_point` array, else int8.
-      addend_dtype: int8 or uint8; default that of an `addend_zero_point` array, else uint8.
-
-    Returns:
-      The operator's result, dequantized, as float32.
-
-    Raises:
-      SpecError: as the operator; code `data_type` for a tensor that is not of floats.
-      UnsupportedError: as the operator.
-
     Example:
       >>> import jax.numpy as jnp
       >>> from dmlax import training
@@ -137,10 +147,10 @@ def quantized_linear_convolution_add(
       >>> y.tolist()
       [[[[3.0, 6.0]]]]
     """
-    return convolution_add.call(locals())
+    return twins.call_sum(locals())
 
 
-@name_right_keywords
+@_documented(twins.PRODUCT)
 def quantized_linear_matrix_multiply(
     a: ArrayLike,
     b: ArrayLike,
@@ -161,22 +171,6 @@ def quantized_linear_matrix_multiply(
 ) -> Array:
     """Multiplies float matrices with the bits of `dmlax.quantized_linear_matrix_multiply`.
 
-    The arguments that are not listed are the operator's.
-
-    Args:
-      a: float32, bfloat16 or float16.
-      b: float32, bfloat16 or float16.
-      bias: float32, bfloat16 or float16; rounded to int32 as by `dmlax.calibration.quantize_bias`.
-      a_dtype: int8 or uint8; default that of an `a_zero_point` array, else uint8.
-      b_dtype: int8 or uint8; default that of a `b_zero_point` array, else int8.
-
-    Returns:
-      The operator's result, dequantized, as float32.
-
-    Raises:
-      SpecError: as the operator; code `data_type` for a tensor that is not of floats.
-      UnsupportedError: as the operator.
-
     Example:
       >>> import jax.numpy as jnp
       >>> from dmlax import training
@@ -188,7 +182,7 @@ def quantized_linear_matrix_multiply(
     return twins.call(twins.PRODUCT, locals())
 
 
-@name_right_keywords
+@_documented(twins.ADD)
 def element_wise_quantized_linear_add(
     a: ArrayLike,
     b: ArrayLike,
@@ -208,21 +202,6 @@ def element_wise_quantized_linear_add(
 ) -> Array:
     """Adds floats with the bits of `dmlax.element_wise_quantized_linear_add`.
 
-    The arguments that are not listed are the operator's.
-
-    Args:
-      a: float32, bfloat16 or float16.
-      b: float32, bfloat16 or float16.
-      a_dtype: int8 or uint8; default that of an `a_zero_point` array, else uint8.
-      b_dtype: int8 or uint8; default that of a `b_zero_point` array, else uint8.
-
-    Returns:
-      The operator's result, dequantized, as float32.
-
-    Raises:
-      SpecError: as the operator; code `data_type` for a tensor that is not of floats.
-      UnsupportedError: as the operator.
-
     Example:
       >>> import jax.numpy as jnp
       >>> from dmlax import training
@@ -234,7 +213,7 @@ def element_wise_quantized_linear_add(
     return twins.call(twins.ADD, locals())
 
 
-@name_right_keywords
+@_documented(twins.MULTIPLY)
 def element_wise_quantized_linear_multiply(
     a: ArrayLike,
     b: ArrayLike,
@@ -254,21 +233,6 @@ def element_wise_quantized_linear_multiply(
 ) -> Array:
     """Multiplies floats with the bits of `dmlax.element_wise_quantized_linear_multiply`.
 
-    The arguments that are not listed are the operator's.
-
-    Args:
-      a: float32, bfloat16 or float16.
-      b: float32, bfloat16 or float16.
-      a_dtype: int8 or uint8; default that of an `a_zero_point` array, else uint8.
-      b_dtype: int8 or uint8; default that of a `b_zero_point` array, else uint8.
-
-    Returns:
-      The operator's result, dequantized, as float32.
-
-    Raises:
-      SpecError: as the operator; code `data_type` for a tensor that is not of floats.
-      UnsupportedError: as the operator.
-
     Example:
       >>> import jax.numpy as jnp
       >>> from dmlax import training
@@ -280,7 +244,7 @@ def element_wise_quantized_linear_multiply(
     return twins.call(twins.MULTIPLY, locals())
 
 
-@name_right_keywords
+@_documented(twins.AVERAGE)
 def quantized_linear_average_pooling(
     input: ArrayLike,
     /,
@@ -303,19 +267,6 @@ def quantized_linear_average_pooling(
 ) -> Array:
     """Averages windows of floats with the bits of `dmlax.quantized_linear_average_pooling`.
 
-    The arguments that are not listed are the operator's.
-
-    Args:
-      input: float32, bfloat16 or float16.
-      input_dtype: int8 or uint8; default that of an `input_zero_point` array, else uint8.
-
-    Returns:
-      The operator's result, dequantized, as float32.
-
-    Raises:
-      SpecError: as the operator; code `data_type` for a tensor that is not of floats.
-      UnsupportedError: as the operator.
-
     Example:
       >>> import jax.numpy as jnp
       >>> from dmlax import training
@@ -328,7 +279,7 @@ def quantized_linear_average_pooling(
     return twins.call(twins.AVERAGE, locals())
 
 
-@name_right_keywords
+@_documented(twins.GLOBAL_AVERAGE)
 def quantized_linear_global_average_pooling(
     input: ArrayLike,
     /,
@@ -345,19 +296,6 @@ def quantized_linear_global_average_pooling(
 ) -> Array:
     """Averages channels with the bits of `dmlax.quantized_linear_global_average_pooling`.
 
-    The arguments that are not listed are the operator's.
-
-    Args:
-      input: float32, bfloat16 or float16.
-      input_dtype: int8 or uint8; default that of an `input_zero_point` array, else uint8.
-
-    Returns:
-      The operator's result, dequantized, as float32.
-
-    Raises:
-      SpecError: as the operator; code `data_type` for a tensor that is not of floats.
-      UnsupportedError: as the operator.
-
     Example:
       >>> import jax.numpy as jnp
       >>> from dmlax import training
@@ -367,3 +305,100 @@ def quantized_linear_global_average_pooling(
       [[[2.5], [7.0]]]
     """
     return twins.call(twins.GLOBAL_AVERAGE, locals())
+
+
+@name_right_keywords
+def fake_quantize(
+    input: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None = None,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    axis: int | None = None,
+    arithmetic: requantize.Arithmetic = "exact",
+) -> Array:
+    """Rounds floats to the values that quantized integers can have, differentiably.
+
+    `element_wise_dequantize_linear` of `element_wise_quantize_linear`. The gradient of the input
+    passes where the clamp changes nothing and is zero elsewhere. The gradient of the scale is
+    LSQ's: `quantized - zero_point`, less `input / scale` inside of the clamp.
+
+    Args:
+      input: float32, bfloat16 or float16.
+      scale: float32: one value, (K,) with `axis`, or any shape that broadcasts to the input;
+        finite and not zero.
+      zero_point: of the quantized dtype, of 4 bits int8 or uint8; shapes as the scale's; default 0.
+      dtype: int8, uint8, or of 4 bits `jnp.int4` or `jnp.uint4`; default that of a `zero_point`
+        array, else int8.
+      axis: the axis along which (K,) parameters lie.
+      arithmetic: "exact" or "float32", as of `dmlax.element_wise_quantize_linear`.
+
+    Returns:
+      float32, of the input's shape.
+
+    Raises:
+      SpecError: as `dmlax.element_wise_quantize_linear`, and code `data_type` for another input or
+        dtype.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from dmlax import training
+      >>> x = jnp.float32([0.3, -0.8, 100.0])
+      >>> training.fake_quantize(x, 0.5).tolist()
+      [0.5, -1.0, 63.5]
+      >>> jax.grad(lambda x: training.fake_quantize(x, 0.5).sum())(x).tolist()
+      [1.0, 1.0, 0.0]
+    """
+    rules = Rules("fake_quantize")
+    array = twins.to_float(rules, "input", input)
+    chosen = twins.dtype_of(rules, "output", dtype, zero_point, np.int8, *_FOUR_BITS)
+    limits = rounding.limits_of(chosen)
+    container = np.dtype(np.int8 if limits[0] else np.uint8)
+    scale = rules.to_scale("ScaleTensor", scale, np.float32)
+    zero = rules.to_parameter("ZeroPointTensor", zero_point, container)
+    quantized = rounding.quantize(array, scale, zero, container, arithmetic, axis)
+    quantized = jnp.clip(quantized, *map(container.type, limits))
+    if axis is not None:
+        scale, zero = jax.tree.map(functools.partial(_along, array.ndim, axis), (scale, zero))
+    return rounding.dequantize(limits, array, quantized, scale, zero)
+
+
+def scale_gradient(scale: ArrayLike, /, count: int, *, dtype: DTypeLike = jnp.int8) -> Array:
+    """Returns a scale whose gradient is multiplied by `1 / sqrt(count * greatest)`, as in LSQ.
+
+    The factor makes a scale learn as fast as the weights do. See section 2.2 of Esser et al.,
+    "Learned Step Size Quantization", ICLR 2020. Pass the result wherever an operator takes a scale.
+
+    Args:
+      scale: float32.
+      count: the elements that share the scale: weights of a filter, or features of an image.
+      dtype: int8, uint8, `jnp.int4` or `jnp.uint4`, whose greatest value counts.
+
+    Returns:
+      The same values.
+
+    Raises:
+      SpecError: code `option` for a count below 1, `data_type` for another dtype.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from dmlax import training
+      >>> def loss(scale):
+      ...     scale = training.scale_gradient(scale, 100)
+      ...     return training.fake_quantize(jnp.ones(100), scale).sum()
+      >>> round(float(jax.grad(loss)(jnp.float32(0.03))), 4)
+      -0.2958
+    """
+    rules = Rules("scale_gradient")
+    chosen = twins.dtype_of(rules, "output", dtype, None, np.int8, *_FOUR_BITS)
+    count = rules.to_integer("count", count, 1)
+    array = jnp.asarray(rules.to_scale("ScaleTensor", scale, np.float32))
+    constant = lax.stop_gradient(array)
+    return constant + (array - constant) / math.sqrt(count * rounding.limits_of(chosen)[1])
+
+
+def _along(rank: int, axis: int, parameter: Array) -> Array:
+    """Reshapes one value per channel to lie along an axis, and a single value to a scalar."""
+    sizes = [-1 if i == axis % rank else 1 for i in range(rank)]
+    return parameter.reshape(() if parameter.size == 1 else sizes)

@@ -7,7 +7,7 @@ come from the float twin, at the dequantized operands.
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +20,7 @@ from dmlax._add_multiply import api as binary
 from dmlax._add_multiply.plan import BinaryPlan
 from dmlax._convolution import api as convolution
 from dmlax._convolution.plan import ConvolutionPlan
+from dmlax._convolution_add import api as convolution_add
 from dmlax._core import dispatch
 from dmlax._core.arguments import (
     Aval,
@@ -27,10 +28,11 @@ from dmlax._core.arguments import (
     aval_of,
     directml_name,
     expand_rank,
+    is_static,
     narrow_float64,
     strong_dtype,
-    structs,
 )
+from dmlax._core.axis_names import WHOLE, Names
 from dmlax._core.windows import replace_axes
 from dmlax._matmul import api as matmul
 from dmlax._matmul.plan import ProductPlan
@@ -51,25 +53,22 @@ class Twin:
       operator: the quantized operator.
       tensors: the names of its tensors in order, the bias among them.
       compute: the float operator of a plan and the tensors.
-      axis: the axis of a tensor along which parameters lie that are one value per channel; None if
-        they broadcast as they are.
-      as_output: reshapes a parameter of the output, whose axes a plan knows, to broadcast to it.
-      with_bias: reshapes a bias and its scale to fit each other and the output.
       weights: the name of the tensor that is int8 by default; others are uint8.
     """
 
     operator: dispatch.Operator[Any, Any, Array]
     tensors: tuple[str, ...]
     compute: Callable[..., Array]
-    axis: Callable[[Any, str], int | None] = lambda plan, name: None
-    as_output: Callable[[Any, Array], Array] = lambda plan, parameter: parameter
-    with_bias: Callable[[Any, Array, Array], tuple[Array, Array]] | None = None
     weights: str = ""
 
     @property
     def rules(self) -> Rules:
         """The rules, which name the operator in errors."""
         return Rules(self.operator.name)
+
+    def default_dtype(self, name: str) -> type[np.integer]:
+        """The quantized dtype of a tensor."""
+        return np.int8 if name == self.weights else np.uint8
 
 
 def _convolve(plan: ConvolutionPlan, input: Array, filter: Array, bias: Array | None) -> Array:
@@ -85,37 +84,13 @@ def _convolve(plan: ConvolutionPlan, input: Array, filter: Array, bias: Array | 
         dimension_numbers=lax.ConvDimensionNumbers(*layouts),
         feature_group_count=plan.filter.group_count,
     )
-    channels = options.output_layout[1]
-    return result if bias is None else result + along(bias, result.ndim, channels)
-
-
-def _filter_axis(plan: ConvolutionPlan, name: str) -> int | None:
-    """The filter's axis of output channels."""
-    return plan.filter.specification[0] if name == "filter" else None
-
-
-def _per_channel(plan: ConvolutionPlan, bias: Array, scale: Array) -> tuple[Array, Array]:
-    """A bias (K,), and a scale () or (K,)."""
-    return bias.reshape(-1), scale.reshape(() if scale.size == 1 else -1)
+    return result if bias is None else result + bias
 
 
 def _multiply_matrices(plan: ProductPlan, a: Array, b: Array, bias: Array | None) -> Array:
     """A float matrix product."""
     product = jnp.matmul(a, b)
-    return product if bias is None else product + expand_rank(bias, product.ndim)
-
-
-def _as_product(plan: ProductPlan, parameter: Array) -> Array:
-    """Removes the axes of M and N that the output of a vector lacks."""
-    missing = [-1] * (len(plan.matrix.matrix.shape) == 1) + [-2] * (len(plan.input.shape) == 1)
-    return parameter.squeeze(tuple(axis for axis in missing if -axis <= parameter.ndim))
-
-
-def _broadcast_bias(plan: ProductPlan, bias: Array, scale: Array) -> tuple[Array, Array]:
-    """A scale that broadcasts to the output, and a bias as large as both."""
-    scale = _trimmed(_as_product(plan, scale), len(plan.output.shape))
-    shape = jnp.broadcast_shapes(bias.shape, scale.shape)
-    return jnp.broadcast_to(bias, shape), scale
+    return product if bias is None else product + bias
 
 
 def _combine(
@@ -146,32 +121,15 @@ def _average(plan: PoolingPlan, input: Array) -> Array:
     return jnp.transpose(sums(input) / count, plan.to_output_layout)
 
 
-def _channel_axis(plan: PoolingPlan, name: str) -> int:
-    """The axis of channels, of the input or of the output."""
-    layouts = plan.options.layouts
-    return (layouts.input if name == "input" else layouts.output)[1]
-
-
-CONVOLUTION = Twin(
-    convolution.QUANTIZED,
-    ("input", "filter", BIAS),
-    _convolve,
-    _filter_axis,
-    with_bias=_per_channel,
-    weights="filter",
+CONVOLUTION = Twin(convolution.QUANTIZED, ("input", "filter", BIAS), _convolve, "filter")
+CONVOLUTION_ADD = replace(
+    CONVOLUTION, operator=convolution_add.QUANTIZED_ADD, tensors=("input", "filter", BIAS, "addend")
 )
-PRODUCT = Twin(
-    matmul.QUANTIZED,
-    ("a", "b", BIAS),
-    _multiply_matrices,
-    as_output=_as_product,
-    with_bias=_broadcast_bias,
-    weights="b",
-)
+PRODUCT = Twin(matmul.QUANTIZED, ("a", "b", BIAS), _multiply_matrices, "b")
 ADD = Twin(binary.ADD, ("a", "b"), functools.partial(_combine, jnp.add))
 MULTIPLY = Twin(binary.MULTIPLY, ("a", "b"), functools.partial(_combine, jnp.multiply))
-AVERAGE = Twin(pooling.AVERAGE, ("input",), _average, _channel_axis)
-GLOBAL_AVERAGE = Twin(pooling.GLOBAL, ("input",), _average, _channel_axis)
+AVERAGE = Twin(pooling.AVERAGE, ("input",), _average)
+GLOBAL_AVERAGE = Twin(pooling.GLOBAL, ("input",), _average)
 
 
 class Call(NamedTuple):
@@ -179,12 +137,16 @@ class Call(NamedTuple):
 
     Attributes:
       plan: the integer operator's.
+      operands: its operands, with placeholders of the tensors.
+      names: the names of the axes of its operands and its output.
       floats: the tensors by name, float32; the bias may be None.
       dtypes: their quantized dtypes.
       options: the other arguments.
     """
 
     plan: Any
+    operands: Any
+    names: Mapping[str, Names]
     floats: Mapping[str, Array | None]
     dtypes: Mapping[str, np.dtype]
     options: Values
@@ -204,6 +166,24 @@ def call(twin: Twin, arguments: Values) -> Array:
     return rounding.dequantize_to(twin.compute(plan, *reals), output, *of_output)
 
 
+def call_sum(arguments: Values) -> Array:
+    """Runs a convolution and a sum on floats, by the arguments of the one operator's function."""
+    plan = check(CONVOLUTION_ADD, arguments).plan
+    dtypes = {"output_dtype": plan.convolution.output.dtype, "sum_dtype": plan.output.dtype}
+    options = arguments | dtypes
+    terms = ("addend", "output") if options["addend_first"] else ("output", "addend")
+    of_convolution = [name for name in options if not name.startswith(("addend", "sum"))]
+    options["output"] = call(CONVOLUTION, {name: options[name] for name in of_convolution})
+    operands = {
+        f"{new}{part}": options[f"{old}{part}"]
+        for old, new in zip((*terms, "sum"), ("a", "b", "output"), strict=True)
+        for part in ("", "_scale", "_zero_point", "_dtype")
+        if f"{old}{part}" in options
+    }
+    operands |= {name: options[name] for name in ("arithmetic", "implementation")}
+    return call(ADD, operands)
+
+
 def check(twin: Twin, arguments: Values) -> Call:
     """Converts the tensors, and plans the integer operator before anything runs."""
     options, rules = dict(arguments), twin.rules
@@ -213,11 +193,25 @@ def check(twin: Twin, arguments: Values) -> Call:
         for name, x in tensors.items()
     }
     dtypes = {name: _dtype(twin, name, options) for name in tensors}
-    avals = [None if x is None else Aval(dtypes[name], x.shape) for name, x in floats.items()]
+    is_known = all(is_static(x.shape) for x in floats.values() if x is not None)
+    zeros = _small_zeros if is_known else jnp.zeros
+    placeholders = [None if x is None else zeros(x.shape, dtypes[n]) for n, x in floats.items()]
     planned = {name: value for name, value in options.items() if name != "implementation"}
-    plans: list[Any] = []
-    jax.eval_shape(lambda *x: plans.append(twin.operator.plan(*x, **planned)[0]), *structs(avals))
-    return Call(plans[0], floats, dtypes, options)
+    plan, operands = twin.operator.plan(*placeholders, **planned)
+    return Call(plan, operands, _axis_names(twin, plan, operands), floats, dtypes, options)
+
+
+def _small_zeros(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Zeros that share one element."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def _axis_names(twin: Twin, plan: Any, operands: Any) -> Mapping[str, Names]:
+    """The names of the axes of operands and output, by which an operator can be split."""
+    assert twin.operator.splitting is not None
+    names = twin.operator.splitting.names(plan, operands)
+    assert names is not None
+    return {**dict(zip(operands._fields, names.operands, strict=True)), "output": names.outputs}
 
 
 def field(name: str) -> str:
@@ -254,21 +248,14 @@ def _dtype(twin: Twin, name: str, options: Values) -> np.dtype:
     """The quantized dtype of a tensor, whose keyword is taken out of the options."""
     if name == BIAS:
         return np.dtype(np.int32)
-    default = np.int8 if name == twin.weights else np.uint8
-    zero_point = options[f"{name}_zero_point"]
-    return dtype_of(twin.rules, name, options.pop(f"{name}_dtype"), zero_point, default)
+    asked, zero_point = options.pop(f"{name}_dtype"), options[f"{name}_zero_point"]
+    return dtype_of(twin.rules, name, asked, zero_point, twin.default_dtype(name))
 
 
 def _parameters(twin: Twin, checked: Call) -> Values:
-    """Converts scales and zero points to arrays."""
-    dtypes = {**checked.dtypes, "output": checked.plan.output.dtype}
-    dtypes.pop(BIAS, None)
-    result: Values = {}
-    for name, dtype in dtypes.items():
-        scale, zero = f"{name}_scale", f"{name}_zero_point"
-        result[scale] = twin.rules.to_scale(field(scale), checked.options[scale], np.float32)
-        result[zero] = twin.rules.to_parameter(field(zero), checked.options[zero], dtype)
-    return result
+    """The scales and zero points as arrays."""
+    operands = checked.operands._asdict().items()
+    return {name: value for name, value in operands if name in checked.options}
 
 
 def _quantize(
@@ -277,38 +264,34 @@ def _quantize(
     """The integers of a tensor, and the floats that they stand for."""
     if x is None:
         return None, None
-    options = checked.options
-    if name == BIAS and twin.with_bias is not None:
-        scales = (options[f"{factor}_scale"] for factor in twin.tensors[:2])
-        x, scale = twin.with_bias(checked.plan, x, rounding.bias_scale(*scales))
-        integers = rounding.round_bias(*rounding.stopped((x, scale)))
-        return integers, rounding.dequantize_to(x, integers, scale)
-    parameters = _spread(twin, checked, name, x.ndim)
+    if name == BIAS:
+        return _quantize_bias(twin, checked, x)
+    parameters, options = _spread(twin, checked, name, x.ndim), checked.options
     integers = rounding.quantize(x, *parameters, checked.dtypes[name], options["arithmetic"])
     return integers, rounding.dequantize_to(x, integers, *parameters)
 
 
+def _quantize_bias(twin: Twin, checked: Call, bias: Array) -> tuple[Array, Array]:
+    """The integers of a bias in units of two scales, and the floats that the output adds."""
+    scales = (f"{name}_scale" for name in twin.tensors[:2])
+    factors = (_place(checked, name, checked.options[name], "output") for name in scales)
+    scale, floats = rounding.bias_scale(*factors), _place(checked, BIAS, bias, "output")
+    floats = jnp.broadcast_to(floats, jnp.broadcast_shapes(floats.shape, scale.shape))
+    integers = rounding.round_bias(*rounding.stopped((floats, scale)))
+    reals = rounding.dequantize_to(floats, integers, scale)
+    return integers.reshape(bias.shape) if integers.size == bias.size else integers, reals
+
+
 def _spread(twin: Twin, checked: Call, name: str, rank: int) -> tuple[Array, Array | None]:
     """A tensor's scale and zero point, in shapes that broadcast to it."""
-
-    def spread(parameter: Array) -> Array:
-        if parameter.size == 1:
-            return parameter.reshape(())
-        axis = twin.axis(checked.plan, name)
-        if axis is not None:
-            return along(parameter, rank, axis)
-        is_output = name == "output"
-        return _trimmed(twin.as_output(checked.plan, parameter) if is_output else parameter, rank)
-
-    scale, zero_point = (checked.options[f"{name}_{part}"] for part in ("scale", "zero_point"))
-    return spread(scale), None if zero_point is None else spread(zero_point)
+    names = (f"{name}_scale", f"{name}_zero_point")
+    scale, zero_point = (_place(checked, x, checked.options[x], name) for x in names)
+    return scale, zero_point
 
 
-def _trimmed(parameter: Array, rank: int) -> Array:
-    """Without the leading axes of size 1 beyond a rank."""
-    return parameter.reshape(parameter.shape[-rank:] if rank else ())
-
-
-def along(parameter: Array, rank: int, axis: int) -> Array:
-    """One value per channel, along an axis."""
-    return parameter.reshape([-1 if i == axis else 1 for i in range(rank)])
+def _place(checked: Call, name: str, parameter: Any, tensor: str) -> Any:
+    """Reshapes a parameter so that its axes are where a tensor has axes of their names."""
+    if parameter is None or parameter.size == 1:
+        return jax.tree.map(lambda x: x.reshape(()), parameter)
+    sizes = dict(zip(checked.names[name].split(), parameter.shape, strict=True)) | {WHOLE: 1}
+    return parameter.reshape([sizes.get(axis, 1) for axis in checked.names[tensor].split()])
