@@ -352,9 +352,7 @@ def _histogram(
     rules.expect(power, "option", "bins", f"is {bins}, expected a power of two")
     counts = jnp.zeros((*range.low.shape, bins), jnp.int32)
     exponent = jnp.full(range.low.shape, LEAST_EXPONENT, jnp.int32)
-    return Histogram(
-        low=range.low, high=range.high, axis=axis, counts=counts, exponent=exponent, kept=kept
-    )
+    return Histogram(**vars(range), counts=counts, exponent=exponent, kept=kept)
 
 
 def _expect_share(name: str, field: str, value: float, whole: int) -> None:

@@ -1,7 +1,7 @@
 """Observers: the ranges and histograms of tensors, as pytrees that jit and scan."""
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 import jax
@@ -15,6 +15,7 @@ from dmlax._core.arguments import Rules
 
 LEAST_EXPONENT = -126  # of a bin's width, a normal float
 _CANDIDATES = 128  # ranges among which `mse` chooses
+_STATIC = {"static": True}  # fields that are no leaves of the pytree
 
 
 class Target(NamedTuple):
@@ -48,11 +49,7 @@ def _positive(scale: Array) -> Array:
     return jnp.where(scale == 0, 1, scale)
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["low", "high"],
-    meta_fields=["axis", "momentum"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Range:
     """The least and the greatest value, of a tensor or of each channel.
@@ -66,13 +63,25 @@ class Range:
 
     low: Array
     high: Array
-    axis: int | None
-    momentum: float | None = None
+    axis: int | None = field(metadata=_STATIC)
+    momentum: float | None = field(default=None, metadata=_STATIC)
 
     def observe(self, x: ArrayLike, /) -> Self:
         """Returns the observer after another tensor."""
-        array = Rules("observe").to_array("x", x)
-        low, high = _extend(self.axis, self.momentum, self.low, self.high, array)
+        observed: Self = _observe(self, Rules("observe").to_array("x", x))
+        return observed
+
+    def _after(self, rows: Array) -> Self:
+        """The observer after float32 values (channels, values)."""
+        least, greatest = rows.min(1, initial=np.inf), rows.max(1, initial=-np.inf)
+        low, high, share, is_first = self.low, self.high, self.momentum, self.low > self.high
+        if share is None:
+            low, high = jnp.minimum(low, least), jnp.maximum(high, greatest)
+        else:
+            low, high = (
+                jnp.where(is_first, new, share * old + (1 - share) * new)
+                for old, new in ((low, least), (high, greatest))
+            )
         return replace(self, low=low, high=high)
 
     def merged(self) -> Self:
@@ -85,11 +94,7 @@ class Range:
         return self.low, self.high
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["low", "high", "counts", "exponent"],
-    meta_fields=["axis", "momentum", "kept"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Histogram(Range):
     """A histogram about zero, whose bins become twice as wide when a value lies outside.
@@ -104,13 +109,11 @@ class Histogram(Range):
 
     counts: Array
     exponent: Array
-    kept: float | None
+    kept: float | None = field(metadata=_STATIC)
 
-    def observe(self, x: ArrayLike, /) -> Self:
-        """Returns the observer after another tensor."""
-        seen = super().observe(x)
-        counts, exponent = _count_rows(self.axis, self.counts, self.exponent, x)
-        return replace(seen, counts=counts, exponent=exponent)
+    def _after(self, rows: Array) -> Self:
+        counts, exponent = jax.vmap(_count)(self.counts, self.exponent, rows)
+        return replace(super()._after(rows), counts=counts, exponent=exponent)
 
     def merged(self) -> Self:
         """The observer of all channels as one."""
@@ -138,18 +141,9 @@ def _rows(x: Array, axis: int | None, channels: int) -> Array:
     return jnp.moveaxis(x.astype(jnp.float32), axis, 0).reshape(channels, -1)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _extend(
-    axis: int | None, momentum: float | None, low: Array, high: Array, x: Array
-) -> tuple[Array, Array]:
-    """The range with more values, or its moving average."""
-    rows = _rows(x, axis, len(low))
-    least, greatest = rows.min(1, initial=np.inf), rows.max(1, initial=-np.inf)
-    if momentum is None:
-        return jnp.minimum(low, least), jnp.maximum(high, greatest)
-    pairs, is_first = ((low, least), (high, greatest)), low > high
-    averages = [momentum * old + (1 - momentum) * new for old, new in pairs]
-    return jnp.where(is_first, least, averages[0]), jnp.where(is_first, greatest, averages[1])
+@jax.jit
+def _observe(observer: Range, x: Array) -> Range:
+    return observer._after(_rows(x, observer.axis, len(observer.low)))
 
 
 def _widen(counts: Array, doublings: Array) -> Array:
@@ -158,13 +152,6 @@ def _widen(counts: Array, doublings: Array) -> Array:
     index = jnp.arange(bins, dtype=jnp.int32) - bins // 2
     wider = (index >> jnp.clip(doublings, 0, 31)) + bins // 2
     return jnp.zeros_like(counts).at[wider].add(counts)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _count_rows(axis: int | None, counts: Array, exponent: Array, x: Array) -> tuple[Array, Array]:
-    """Counts the values of each channel."""
-    counts, exponent = jax.vmap(_count)(counts, exponent, _rows(x, axis, len(counts)))
-    return counts, exponent
 
 
 def _count(counts: Array, exponent: Array, values: Array) -> tuple[Array, Array]:
