@@ -123,6 +123,8 @@ def test_options_without_a_counterpart_say_why():
     def scales(x, scale):
         return jax.vmap(lambda s: dmlax.element_wise_quantize_linear(x, s))(scale)
 
+    with pytest.raises(UnsupportedError, match="is mapped by vmap over its tensor, at"):
+        dmlax.onnx.from_jax(jax.vmap(dmlax.dynamic_quantize_linear), X)
     with pytest.raises(UnsupportedError, match="has a scale or zero point for every row, at"):
         dmlax.onnx.from_jax(rows, X.astype(np.int8))
     with pytest.raises(UnsupportedError, match="is mapped by vmap over its scale, at"):

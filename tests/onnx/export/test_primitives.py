@@ -25,6 +25,7 @@ def moves(x, places, start):
         x[::2, 1:5:3],
         jnp.roll(x, 2, 1),
         jnp.tile(x, (2, 3)),
+        jnp.broadcast_to(x.T, (2, 6, 4)).transpose(2, 1, 0),
         jnp.repeat(x, 3, axis=1),
         *jnp.split(x, 3, axis=1),
         *jnp.unstack(x),

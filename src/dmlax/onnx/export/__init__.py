@@ -12,9 +12,8 @@ import jax
 from dmlax._core import compat
 from dmlax._core.arguments import Rules
 from dmlax.errors import UnsupportedError
-from dmlax.onnx.export import build
 from dmlax.onnx.export.interpret import Interpreter
-from dmlax.onnx.export.writer import Form
+from dmlax.onnx.export.writer import Form, newest_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -70,19 +69,18 @@ def from_jax(
       ['Mul', 'Add']
     """
     _RULES.expect_choice("form", form, _FORMS)
-    opset = _RULES.to_integer("opset", opset, _OLDEST, build.newest_opset())
+    opset = _RULES.to_integer("opset", opset, _OLDEST, newest_opset())
     leaves, tree = jax.tree.flatten(args)
-    names = _names("input_names", input_names, _parameter_paths(function, args))
+    names = _names("input_names", input_names, _paths(_parameters(function, args)))
     structs = _structs(names, leaves, dynamic or {})
     program, result = _trace(function, jax.tree.unflatten(tree, structs))
-    interpreter = Interpreter(form, opset)
-    writer = interpreter.writer
+    writer = Interpreter(form, opset)
     inputs = [writer.input(name, x.dtype, x.shape) for name, x in zip(names, structs, strict=True)]
-    outputs = interpreter.run(program, inputs)
-    if interpreter.problems:
-        raise UnsupportedError(f"from_jax: {'; '.join(interpreter.problems)}", "option", "function")
-    results = _names("output_names", output_names, _paths(["output"], (result,)), names)
-    return build.model(writer, inputs, dict(zip(results, outputs, strict=True)))
+    outputs = writer.interpret(program, inputs)
+    if writer.problems:
+        raise UnsupportedError(f"from_jax: {'; '.join(writer.problems)}", "option", "function")
+    results = _names("output_names", output_names, _paths({"output": result}), names)
+    return writer.model(inputs, dict(zip(results, outputs, strict=True)))
 
 
 def _trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -114,23 +112,20 @@ def _names(
     return list(names)
 
 
-def _parameter_paths(function: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
-    """The parameter's name of every array, with its path below."""
+def _parameters(function: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:
+    """The arguments by the names of their parameters; "input" names those of unknown parameters."""
     try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # of a function that is not written in Python
-        parameters = []
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    more = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "input")
-    names += [f"{more}.{index}" for index in range(len(args) - len(names))]
-    return _paths(names, args)
+        return inspect.signature(function).bind(*args).arguments
+    except (TypeError, ValueError):  # not written in Python, or called wrongly, as JAX will say
+        return {"input": args}
 
 
-def _paths(names: Sequence[str], trees: tuple[Any, ...]) -> list[str]:
+def _paths(trees: Mapping[str, Any]) -> list[str]:
     """The name of a tree and the path in it, of every leaf."""
-    paths = (path for path, _ in jax.tree_util.tree_flatten_with_path(trees)[0])
-    keys = functools.partial(jax.tree_util.keystr, simple=True)
-    return [".".join([names[first.idx], *(keys((key,)) for key in rest)]) for first, *rest in paths]
+    leaves = ((name, jax.tree.leaves_with_path(tree)) for name, tree in trees.items())
+    paths = ((name, path) for name, pairs in leaves for path, _ in pairs)
+    keys = functools.partial(jax.tree_util.keystr, simple=True, separator=".")
+    return [".".join(filter(None, [name, keys(path)])) for name, path in paths]
 
 
 def _structs(

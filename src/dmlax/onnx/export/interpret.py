@@ -1,15 +1,15 @@
 """Runs the equations of a JAX program on tensors of a graph, which writes their nodes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from dmlax._core import compat
 from dmlax._core.arguments import is_static
+from dmlax.onnx.export.nodes import Node
 from dmlax.onnx.export.operators import write_call
-from dmlax.onnx.export.primitives import COMPOSED, RULES, Site, choose
+from dmlax.onnx.export.primitives import RULES, Site
 from dmlax.onnx.export.writer import Form, Tensor, Unwritable, Writer, constant
 
 _LABEL = "dmlax_label"  # holds a call of an operator
@@ -19,26 +19,27 @@ _SAME = (
 )
 _CALLS = (
     *("jit", "closed_call", "core_call", "composite", "checkpoint", "remat2"),
-    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"),
+    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call"),
 )
-_NEVER_FOLDED = ("broadcast_in_dim", "debug", "dim_as_value", "io_call", "pure_call", "random_")
-_MOST_STEPS = 256  # of a scan, which is unrolled
+_NEVER_FOLDED = (  # effects, and moves of constants, which the writer makes itself
+    *("debug", "io_call", "pure_call", "random_"),
+    *("broadcast_in_dim", "dim_as_value", "reshape", "slice", "squeeze", "transpose"),
+)
 
 
-class Interpreter:
+class Interpreter(Writer):
     """Writes programs, and collects the equations that have no counterpart.
 
     Attributes:
-      writer: the graph.
       problems: a line for every equation that cannot be written.
     """
 
     def __init__(self, form: Form, opset: int) -> None:
-        self.writer = Writer(form, opset, self.run)
+        super().__init__(form, opset)
         self.problems: list[str] = []
         self._line = ""  # of the call of the program that is written
 
-    def run(self, program: compat.ClosedProgram, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def interpret(self, program: compat.ClosedProgram, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Writes the equations that the outputs need."""
         jaxpr, consts = program.jaxpr, map(constant, program.consts)
         env = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *inputs), strict=True))
@@ -55,29 +56,32 @@ class Interpreter:
         try:
             return _fold(equation, inputs) or self._write(equation, inputs)
         except Unwritable as error:
-            self.problems.append(f"{_title(equation)} {error}, at {self._position(equation)}")
+            label = _label(equation)
+            title = equation.primitive if label is None else label.operator.name
+            self.problems.append(f"{title} {error}, at {self._position(equation)}")
             avals = compat.outputs_of(equation)
             return [Tensor(dtype, shape, shape, "unknown") for dtype, shape in avals]
 
     def _write(self, equation: compat.Equation, inputs: list[Tensor]) -> Sequence[Tensor]:
-        name, params = equation.primitive.name, equation.params
-        if _is_call(equation):
-            return write_call(self.writer, params, inputs)
+        name, params, avals = equation.primitive.name, equation.params, compat.outputs_of(equation)
+        label = _label(equation)
+        if isinstance(label, Node):
+            given = jax.tree.unflatten(params["operands"], inputs)
+            return self.outputs(label.op, given, avals, **label.attributes)
+        if label is not None:
+            return write_call(self, params, inputs)
         if name in _SAME:
             return inputs
-        if name in _CONTROL:
-            return self.writer.run(_CONTROL[name](**params), *inputs)
         if (program := _called(equation)) is not None:
             before, self._line = self._line, self._call_line(equation)
-            outputs = self.run(program, inputs)
+            outputs = self.interpret(program, inputs)
             self._line = before
             return outputs
-        if name in COMPOSED:
-            return self.writer.run(lambda *xs: COMPOSED[name](params, *xs), *inputs)
         if name not in RULES:
             raise Unwritable("has no counterpart in ONNX")
-        dtype, shape = compat.outputs_of(equation)[0]
-        return RULES[name](Site(self.writer, params, shape, dtype), *inputs)
+        dtype, shape = avals[0]
+        written = RULES[name](Site(self, params, shape, dtype), *inputs)
+        return written if isinstance(written, list) else [written]
 
     def _call_line(self, equation: compat.Equation) -> str:
         return self._position(equation) if equation.primitive.name == "jit" else self._line
@@ -87,39 +91,8 @@ class Interpreter:
 
         A program is traced once, so lines of dmlax's operators would be those of a first call.
         """
-        line = "" if _is_call(equation) else compat.user_position(equation)
+        line = compat.user_position(equation) if _label(equation) is None else ""
         return line or self._line or "an unknown line"
-
-
-def _scan(*, length: int, reverse: bool, **params: Any) -> Callable[..., Any]:
-    """A scan, unrolled."""
-    program, num_consts, num_carry = compat.scan_of(**params)
-    if not isinstance(length, int) or length > _MOST_STEPS:
-        raise Unwritable(f"has {length} steps, and at most {_MOST_STEPS} are unrolled")
-
-    def run(*args: jax.Array) -> list[jax.Array]:
-        consts, carry = args[:num_consts], list(args[num_consts:][:num_carry])
-        rows: list[Any] = [None] * length
-        for step in reversed(range(length)) if reverse else range(length):
-            xs = (x[step] for x in args[num_consts + num_carry :])
-            outputs = compat.function_of(program)(*consts, *carry, *xs)
-            carry, rows[step] = outputs[:num_carry], outputs[num_carry:]
-        return [*carry, *map(jnp.stack, zip(*rows, strict=True))]
-
-    return run
-
-
-def _cond(*, branches: Sequence[Any], **_: object) -> Callable[..., Any]:
-    """All branches, and the choice of one."""
-
-    def run(index: jax.Array, *args: jax.Array) -> list[jax.Array]:
-        results = (compat.function_of(branch)(*args) for branch in branches)
-        return [choose(index, cases) for cases in zip(*results, strict=True)]
-
-    return run
-
-
-_CONTROL: dict[str, Callable[..., Callable[..., Any]]] = {"scan": _scan, "cond": _cond}
 
 
 def _needed(program: compat.Program) -> list[compat.Equation]:
@@ -133,40 +106,39 @@ def _needed(program: compat.Program) -> list[compat.Equation]:
     return needed[::-1]
 
 
-def _is_call(equation: compat.Equation) -> bool:
-    return equation.primitive.name == _LABEL and equation.params["operands"].num_leaves > 0
+def _label(equation: compat.Equation) -> Any:
+    """The call or the node that an equation labels, or None."""
+    is_label = equation.primitive.name == _LABEL and equation.params["operands"].num_leaves > 0
+    return equation.params["call"] if is_label else None
 
 
 def _operands(equation: compat.Equation) -> Sequence[Any]:
     """A label stands for a call: it needs the operands, not the outputs of the lowering."""
-    return equation.invars[len(equation.outvars) :] if _is_call(equation) else equation.invars
+    count = 0 if _label(equation) is None else len(equation.outvars)
+    return equation.invars[count:]
 
 
 def _called(equation: compat.Equation) -> compat.ClosedProgram | None:
     """The program that an equation calls: of `jit`, a custom derivative or `checkpoint`."""
     if equation.primitive.name not in _CALLS:
         return None
-    names = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+    names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
     programs = (compat.closed(equation.params.get(name)) for name in names)
     return next(filter(None, programs), None)
 
 
 def _fold(equation: compat.Equation, inputs: Sequence[Tensor]) -> list[Tensor] | None:
     """Computes an equation of constants."""
-    arrays, params = [x.values for x in inputs], equation.params
+    arrays, params, label = [x.values for x in inputs], equation.params, _label(equation)
     shapes = [shape for _, shape in compat.outputs_of(equation)]
     static = all(map(is_static, shapes)) and not equation.effects
-    never = equation.primitive.name.startswith(_NEVER_FOLDED) or _called(equation)
-    if never or not static or any(array is None for array in arrays) or params.get("maps"):
+    never = equation.primitive.name.startswith(_NEVER_FOLDED) or isinstance(label, Node)
+    never = never or _called(equation) is not None or bool(params.get("maps"))
+    if never or not static or any(array is None for array in arrays):
         return None
-    if _is_call(equation):
-        call, operands = params["call"], jax.tree.unflatten(params["operands"], arrays)
-        return list(map(constant, jax.tree.leaves(call.operator.call(call.plan, operands))))
+    if label is not None:
+        operands = jax.tree.unflatten(params["operands"], arrays)
+        return list(map(constant, jax.tree.leaves(label.operator.call(label.plan, operands))))
     with jax.ensure_compile_time_eval():
         outputs = equation.primitive.bind(*arrays, **params)
     return list(map(constant, outputs if equation.primitive.multiple_results else [outputs]))
-
-
-def _title(equation: compat.Equation) -> str:
-    """The name of an operator or a primitive."""
-    return str(equation.params["call"].operator.name if _is_call(equation) else equation.primitive)

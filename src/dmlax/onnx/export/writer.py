@@ -1,4 +1,4 @@
-"""Tensors and nodes of an ONNX graph that is written, with sizes that may be symbolic."""
+"""Tensors and nodes of an ONNX graph that is written, whose sizes may be symbolic; its model."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 Form = Literal["qdq", "qoperator"]
 Shape = tuple[int, ...]  # sizes may be symbolic dimensions of `jax.export`
-MICROSOFT = "com.microsoft"
-_NONE: Mapping[str, Any] = {}
+_MICROSOFT = "com.microsoft"
+_OF_MICROSOFT = (  # operators of its domain
+    *("QGemm", "QLinearAdd", "QLinearMul", "QLinearAveragePool", "QLinearGlobalAveragePool"),
+)
 _WIDE: dict[str, np.dtype] = {  # dtypes in which ONNX Runtime computes, for those it does not
     **dict.fromkeys(("bool", "int8", "uint8", "int16", "uint16"), np.dtype(np.int32)),
     "uint32": np.dtype(np.int64),
@@ -32,7 +34,19 @@ _ARITHMETIC = {  # operators that ONNX Runtime has for some dtypes only
     *("Abs", "Add", "CumSum", "Div", "Max", "Min", "Mod", "Mul", "Neg", "Pad", "Pow", "ReduceMax"),
     *("ReduceMin", "ReduceProd", "ReduceSum", "Sign", "Sub", "Where", *_MADE),
 }
+_OF_INT64 = ("GatherND", "ScatterND")  # operators whose second input is indices of int64
+_EXTRA = 'writing an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
+_LARGE = 1e36  # times 255 is a float32
 _SMALL = 1024  # elements up to which equal constants are written once
+
+
+def newest_opset() -> int:
+    """The newest opset that the installed `onnx` knows."""
+    try:
+        from onnx import defs
+    except ImportError:
+        raise ImportError(_EXTRA) from None
+    return int(defs.onnx_opset_version())
 
 
 class Unwritable(Exception):
@@ -63,16 +77,20 @@ class Tensor:
         return replace(self, shape=self.stored)
 
     @property
+    def is_whole(self) -> bool:
+        """True if the graph stores the shape of the program."""
+        return is_same_shape(self.stored, self.shape)
+
+    @property
     def values(self) -> np.ndarray | None:
         """The values of a constant of static shape, else None."""
         if self.array is None or not is_static(self.shape):
             return None
         return np.broadcast_to(self.array, self.shape)
 
-    @property
-    def rank(self) -> int:
-        """The number of axes in the program."""
-        return len(self.shape)
+
+Inputs = Sequence[Tensor | None]  # None stands for an absent input
+Aval = tuple[DTypeLike, Iterable[int]]  # the dtype and the shape of an output
 
 
 def constant(array: Any, dtype: DTypeLike | None = None) -> Tensor:
@@ -91,9 +109,6 @@ def is_same_shape(a: Shape, b: Shape) -> bool:
     return len(a) == len(b) and all(map(are_same, a, b))
 
 
-Interpret = Callable[[Any, Sequence[Tensor]], list[Tensor]]  # writes a program
-
-
 class Writer:
     """Collects nodes and constants.
 
@@ -102,18 +117,17 @@ class Writer:
       opset: the version of ONNX's own operators.
       nodes: the nodes, in order.
       initializers: the constants that nodes read, by name.
-      dequantized: the integers of each dequantized tensor and their parameters, by its name.
     """
 
-    def __init__(self, form: Form, opset: int, interpret: Interpret) -> None:
+    def __init__(self, form: Form, opset: int) -> None:
         self.form = form
         self.opset = opset
-        self._interpret = interpret
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: dict[str, np.ndarray] = {}
-        self.dequantized: dict[str, tuple[Tensor, list[Any]]] = {}
         self._constants: dict[Any, str] = {}
         self._symbols: dict[str, Tensor] = {}
+        self._dequantized: dict[str, tuple[Tensor, list[object]]] = {}
+        self._reshaped: dict[str, Tensor] = {}
         self._transposed: dict[str, tuple[Tensor, tuple[int, ...]]] = {}
 
     def input(self, name: str, dtype: DTypeLike, shape: Shape) -> Tensor:
@@ -122,7 +136,7 @@ class Writer:
         for axis, size in enumerate(shape):
             if not isinstance(size, int) and str(size) not in self._symbols:
                 sizes = self.node("Shape", [tensor], np.int64, (len(shape),))
-                symbol = self.node("Gather", [sizes, constant(axis)], np.int64, (), "", {"axis": 0})
+                symbol = self.node("Gather", [sizes, constant(axis)], np.int64, (), axis=0)
                 self._symbols[str(size)] = self.cast(symbol, np.int32)
         return tensor
 
@@ -132,7 +146,7 @@ class Writer:
             return ""
         if tensor.values is not None:
             return self._initializer(tensor.values)
-        if tensor.array is None and is_same_shape(tensor.stored, tensor.shape):
+        if tensor.array is None and tensor.is_whole:
             return tensor.name
         name = tensor.name if tensor.array is None else self._initializer(tensor.array)
         stored = replace(tensor.narrow, name=name, array=None)
@@ -146,67 +160,63 @@ class Writer:
         return name
 
     def node(
-        self,
-        op: str,
-        inputs: Sequence[Tensor | None],
-        dtype: DTypeLike,
-        shape: Iterable[int],
-        domain: str = "",
-        attributes: Mapping[str, Any] = _NONE,
+        self, op: str, inputs: Inputs, dtype: DTypeLike, shape: Iterable[int], **attributes: Any
     ) -> Tensor:
         """Adds a node of one output, with its dtype and shape.
 
         Arithmetic is computed in a dtype that ONNX Runtime has, and cast back.
         """
         if op not in _ARITHMETIC:
-            return self.outputs(op, inputs, [(dtype, shape)], domain, attributes)[0]
-        condition, values = (inputs[:1], inputs[1:]) if op == "Where" else ((), inputs)
-        given = [
-            *condition,
-            *(x and self.cast(x, _WIDE.get(x.dtype.name, x.dtype)) for x in values),
-        ]
+            return self.outputs(op, inputs, [(dtype, shape)], **attributes)[0]
+        narrow = 1 if op == "Where" else 0  # its condition stays bool
+        wide = (x and self.cast(x, _WIDE.get(x.dtype.name, x.dtype)) for x in inputs[narrow:])
         dtype = np.dtype(dtype)
         made = _MADE.get(op, _WIDE.get(dtype.name, dtype))
-        return self.cast(self.outputs(op, given, [(made, shape)], domain, attributes)[0], dtype)
+        (output,) = self.outputs(op, [*inputs[:narrow], *wide], [(made, shape)], **attributes)
+        return self.cast(output, dtype)
 
     def outputs(
-        self,
-        op: str,
-        inputs: Sequence[Tensor | None],
-        avals: Sequence[tuple[DTypeLike, Iterable[int]]],
-        domain: str = "",
-        attributes: Mapping[str, Any] = _NONE,
+        self, op: str, inputs: Inputs, avals: Sequence[Aval], **attributes: Any
     ) -> list[Tensor]:
         """Adds a node, with the dtypes and the shapes of its outputs."""
         from onnx import helper
 
+        if op in _OF_INT64:
+            first, index, *others = inputs
+            inputs = [first, index and self.cast(index, np.int64), *others]
         given = list(map(self.name, inputs))
         while given and not given[-1]:
             given.pop()
+        if op == "QuantizeLinear" and (source := self._dequantized.get(given[0])):
+            tensor, parameters = source
+            if parameters == [*given[1:], attributes] and self._is_small(given[1]):
+                return [tensor]
         base = f"/{op.lower()}_{len(self.nodes)}"  # no name of a parameter begins so
         names = [base, *(f"{base}_{index}" for index in range(1, len(avals)))]
-        self.nodes.append(
-            helper.make_node(op, given, names, base, domain=domain or None, **attributes)
-        )
+        domain = _MICROSOFT if op in _OF_MICROSOFT else None
+        self.nodes.append(helper.make_node(op, given, names, base, domain=domain, **attributes))
         shapes = [tuple(shape) for _, shape in avals]
         dtypes = [np.dtype(dtype) for dtype, _ in avals]
+        if op == "DequantizeLinear" and len(given) == 3 and inputs[0] is not None:
+            self._dequantized[base] = inputs[0], [*given[1:], attributes]
         return list(map(Tensor, dtypes, shapes, shapes, names))
 
+    def _is_small(self, scale: str) -> bool:
+        """True for a scale that makes only finite floats of 8 bits."""
+        values = self.initializers.get(scale, np.array(np.inf))
+        return values.dtype == np.float32 and bool((np.abs(values) < _LARGE).all())
+
     def elementwise(
-        self,
-        op: str,
-        tensors: Sequence[Tensor],
-        dtype: DTypeLike | None = None,
-        attributes: Mapping[str, Any] = _NONE,
+        self, op: str, xs: Sequence[Tensor], dtype: DTypeLike | None = None, **attributes: Any
     ) -> Tensor:
         """Adds a node that broadcasts as NumPy does; it computes no element twice.
 
         The output has the last operand's dtype, unless the operator or the caller has another.
         """
-        result = np.dtype(dtype or _MADE.get(op, tensors[-1].dtype))
-        stored = _broadcast([x.stored for x in tensors])
-        node = self.node(op, [x.narrow for x in tensors], result, stored, "", attributes)
-        return replace(node, shape=_broadcast([x.shape for x in tensors]))
+        result = np.dtype(dtype or _MADE.get(op, xs[-1].dtype))
+        stored = _broadcast([x.stored for x in xs])
+        node = self.node(op, [x.narrow for x in xs], result, stored, **attributes)
+        return replace(node, shape=_broadcast([x.shape for x in xs]))
 
     def cast(self, x: Tensor, dtype: DTypeLike) -> Tensor:
         """Converts to a dtype; integers wrap."""
@@ -217,11 +227,12 @@ class Writer:
             return replace(x, dtype=dtype, array=x.array.astype(dtype))
         from onnx import helper
 
-        return self.elementwise("Cast", [x], dtype, {"to": helper.np_dtype_to_tensor_dtype(dtype)})
+        return self.elementwise("Cast", [x], dtype, to=helper.np_dtype_to_tensor_dtype(dtype))
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Reshapes; one symbolic size is inferred."""
+        """Reshapes, two in a row as one; one symbolic size is inferred."""
         shape = tuple(shape)
+        x = self._reshaped.get(x.name, x) if x.is_whole else x
         if is_same_shape(x.shape, shape):
             return x
         if x.values is not None and is_static(shape):
@@ -231,26 +242,28 @@ class Writer:
         sizes = [size if isinstance(size, int) else -1 for size in shape]
         target = integers(sizes) if inferred else self.sizes(shape)
         allow = {"allowzero": 1} if 0 in shape else {}
-        return self.node("Reshape", [x, target], x.dtype, shape, "", allow)
+        reshaped = self.node("Reshape", [x, target], x.dtype, shape, **allow)
+        self._reshaped[reshaped.name] = x
+        return reshaped
 
     def transpose(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """Transposes; two in a row become one, or none."""
         axes = tuple(axes)
         if x.values is not None:
             return constant(x.values.transpose(axes))
-        if x.name in self._transposed:
+        if x.is_whole and x.name in self._transposed:
             x, first = self._transposed[x.name]
             axes = tuple(first[axis] for axis in axes)
-        if axes == tuple(range(x.rank)):
+        if axes == tuple(range(len(x.shape))):
             return x
         shape = (x.shape[axis] for axis in axes)
-        transposed = self.node("Transpose", [x], x.dtype, shape, "", {"perm": list(axes)})
+        transposed = self.node("Transpose", [x], x.dtype, shape, perm=list(axes))
         self._transposed[transposed.name] = x, axes
         return transposed
 
     def broadcast(self, x: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:
         """Puts the axes of `x` at places of a larger shape; the node that reads it broadcasts."""
-        stored = (1,) * (x.rank - len(x.stored)) + x.stored
+        stored = (1,) * (len(x.shape) - len(x.stored)) + x.stored
         sizes = dict(zip(axes, stored, strict=True))
         places = range(min(axes, default=len(shape)), len(shape))
         spread = self.reshape(x.narrow, [sizes.get(axis, 1) for axis in places])
@@ -260,7 +273,8 @@ class Writer:
         self, x: Tensor, starts: Sequence[int], ends: Sequence[int], steps: Sequence[int]
     ) -> Tensor:
         """Slices every axis as NumPy does; an end may be symbolic."""
-        shape = [_sliced(*bounds) for bounds in zip(starts, ends, steps, strict=True)]
+        bounds = zip(starts, ends, steps, strict=True)
+        shape = [-((start - end) // step) for start, end, step in bounds]
         same = [are_same(*sizes) for sizes in zip(shape, x.shape, strict=True)]
         cut = [axis for axis, step in enumerate(steps) if step != 1 or not same[axis]]
         if not cut:
@@ -268,7 +282,7 @@ class Writer:
         if x.values is not None and is_static(ends):
             slices = map(slice, starts, ends, steps)
             return constant(np.ascontiguousarray(x.values[tuple(slices)]))
-        first, last = (self.sizes([bounds[axis] for axis in cut]) for bounds in (starts, ends))
+        first, last = (self.sizes([sizes[axis] for axis in cut]) for sizes in (starts, ends))
         strides = integers(steps[axis] for axis in cut)
         return self.node("Slice", [x, first, last, integers(cut), strides], x.dtype, shape)
 
@@ -289,16 +303,66 @@ class Writer:
         structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in tensors]
         with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
             program = jax.make_jaxpr(function)(*structs)
-        return self._interpret(program, tensors)
+        return self.interpret(program, tensors)
+
+    def model(self, inputs: Sequence[Tensor], outputs: Mapping[str, Tensor]) -> onnx.ModelProto:
+        """Makes the model of the nodes that the outputs need."""
+        from onnx import helper, numpy_helper
+
+        nodes = _with_outputs(self.nodes, {name: self.name(x) for name, x in outputs.items()})
+        read = {name for node in nodes for name in node.input}
+        constants = [pair for pair in self.initializers.items() if pair[0] in read]
+        graph = helper.make_graph(
+            nodes,
+            "dmlax",
+            [_value(x.name, x) for x in inputs],
+            [_value(name, x) for name, x in outputs.items()],
+            [numpy_helper.from_array(np.asarray(x, order="C"), name) for name, x in constants],
+        )
+        versions = {"": self.opset, _MICROSOFT: 1}
+        domains = sorted({"", *(node.domain for node in nodes)})
+        opsets = [helper.make_opsetid(domain, versions[domain]) for domain in domains]
+        version = helper.find_min_ir_version_for(opsets, ignore_unknown=True)
+        more = {"opset_imports": opsets, "ir_version": version, "producer_name": "dmlax"}
+        return helper.make_model(graph, **more)
+
+    def interpret(self, program: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Writes a program; `Interpreter` does."""
+        raise NotImplementedError
+
+
+def _with_outputs(
+    written: Sequence[onnx.NodeProto], ends: Mapping[str, str]
+) -> list[onnx.NodeProto]:
+    """The nodes that the outputs need, which carry the outputs' names."""
+    from onnx import helper
+
+    live = set(ends.values())
+    nodes: list[onnx.NodeProto] = []
+    for node in reversed(written):
+        if live & {*node.output}:
+            nodes.append(node)
+            live |= {*node.input}
+    nodes.reverse()
+    made = {name for node in nodes for name in node.output}
+    names = {end: name for name, end in reversed(list(ends.items())) if end in made}
+    for node in nodes:
+        for tensors in (node.input, node.output):
+            tensors[:] = [names.get(name, name) for name in tensors]
+    copies = [(names.get(end, end), name) for name, end in ends.items() if names.get(end) != name]
+    return nodes + [helper.make_node("Identity", [source], [name]) for source, name in copies]
+
+
+def _value(name: str, tensor: Tensor) -> onnx.ValueInfoProto:
+    from onnx import helper
+
+    sizes = [size if isinstance(size, int) else str(size) for size in tensor.shape]
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), sizes)
 
 
 def _broadcast(shapes: Sequence[Shape]) -> Shape:
     """The shape of NumPy's rule, which the program has checked."""
     return functools.reduce(lambda a, b: broadcast_shapes(a, b) or (), shapes)
-
-
-def _sliced(start: int, end: int, step: int) -> int:
-    return end - start if step == 1 else -(-(end - start) // step)
 
 
 def _floordiv(size: Any, divisor: Any) -> Any:

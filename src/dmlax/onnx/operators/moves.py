@@ -230,7 +230,7 @@ def gather(x: Tensor, indices: Parameter, *, axis: int = 0) -> Tensor:
     if is_known(x) and is_known(indices):
         expect_memory(x.dtype, x.size // max(x.shape[axis], 1), indices.size)
         return as_known(np.take(x, indices.astype(np.int64), axis=axis), x.dtype)
-    if is_known(indices) and indices.ndim == 0:
+    if is_known(indices) and indices.ndim == 0 and isinstance(indices.item(), int):
         return x[(slice(None),) * (axis % len(x.shape)) + (int(indices),)]
     return jnp.take(to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0)
 
