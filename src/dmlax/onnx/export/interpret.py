@@ -73,7 +73,9 @@ class Interpreter(Writer):
         if name in _SAME:
             return inputs
         if (program := _called(equation)) is not None:
-            before, self._line = self._line, self._call_line(equation)
+            before = self._line
+            if name == "jit":
+                self._line = self._position(equation)
             outputs = self.interpret(program, inputs)
             self._line = before
             return outputs
@@ -82,9 +84,6 @@ class Interpreter(Writer):
         dtype, shape = avals[0]
         written = RULES[name](Site(self, params, shape, dtype), *inputs)
         return written if isinstance(written, list) else [written]
-
-    def _call_line(self, equation: compat.Equation) -> str:
-        return self._position(equation) if equation.primitive.name == "jit" else self._line
 
     def _position(self, equation: compat.Equation) -> str:
         """The line of an equation; inside a program that JAX or dmlax wrote, the line of its call.

@@ -206,14 +206,11 @@ def _pooling(call: Call) -> Array:
     return lax.transpose(output, inverse(layouts.output))
 
 
-def _binary(op: str) -> Callable[[Call], Array]:
-    def write(call: Call) -> Array:
-        o = call.operands
-        left = _quantized(o.a, o.a_scale, o.a_zero_point)
-        right = _quantized(o.b, o.b_scale, o.b_zero_point)
-        return _float_operator(call, op, [left, right], call.plan.output.shape)
-
-    return write
+def _binary(op: str, call: Call) -> Array:
+    o = call.operands
+    left = _quantized(o.a, o.a_scale, o.a_zero_point)
+    right = _quantized(o.b, o.b_scale, o.b_zero_point)
+    return _float_operator(call, op, [left, right], call.plan.output.shape)
 
 
 def _product(call: Call) -> Array:
@@ -248,17 +245,14 @@ def _quantized_product(call: Call, left: Quantized, right: Quantized, shape: Sha
     return _float_operator(call, "Gemm", [left, right], (rows, columns), bias)
 
 
-def _elementwise(op: str) -> Callable[[Call], Array]:
-    def write(call: Call) -> Array:
-        plan, x, zero_point = call.plan, call.operands.input, call.operands.zero_point
-        if plan.quantizes:
-            x = x.astype(np.float32) if x.dtype == _INT32 else x
-            zero_point = _or_zero(zero_point, plan.output.dtype)
-        *inputs, axis = _quantized(x, call.operands.scale, zero_point)
-        attributes = {} if axis is None else {"axis": _axis(call)}
-        return call.node(op, inputs, plan.output.dtype, x.shape, **attributes)
-
-    return write
+def _elementwise(op: str, call: Call) -> Array:
+    plan, x, zero_point = call.plan, call.operands.input, call.operands.zero_point
+    if plan.quantizes:
+        x = x.astype(np.float32) if x.dtype == _INT32 else x
+        zero_point = _or_zero(zero_point, plan.output.dtype)
+    *inputs, axis = _quantized(x, call.operands.scale, zero_point)
+    attributes = {} if axis is None else {"axis": _axis(call)}
+    return call.node(op, inputs, plan.output.dtype, x.shape, **attributes)
 
 
 def _axis(call: Call) -> int:
@@ -286,10 +280,10 @@ WRITERS: dict[str, Callable[[Call], Any]] = {
     "quantized_linear_average_pooling": _pooling,
     "quantized_linear_global_average_pooling": _pooling,
     "max_pooling": _pooling,
-    "element_wise_quantized_linear_add": _binary("Add"),
-    "element_wise_quantized_linear_multiply": _binary("Mul"),
-    "element_wise_quantize_linear": _elementwise("QuantizeLinear"),
-    "element_wise_dequantize_linear": _elementwise("DequantizeLinear"),
+    "element_wise_quantized_linear_add": functools.partial(_binary, "Add"),
+    "element_wise_quantized_linear_multiply": functools.partial(_binary, "Mul"),
+    "element_wise_quantize_linear": functools.partial(_elementwise, "QuantizeLinear"),
+    "element_wise_dequantize_linear": functools.partial(_elementwise, "DequantizeLinear"),
     "dynamic_quantize_linear": _dynamic_quantize,
 }
 

@@ -112,18 +112,14 @@ def _pad(s: Site, x: Tensor, value: Tensor) -> Tensor:
     return s.node("Pad", [x, integers(sizes), value]) if any(sizes) else x
 
 
-def _reduced(op: str) -> Rule:
+def _reduced(op: str, s: Site, x: Tensor) -> Tensor:
     """A reduction; the opset decides whether its axes are an input."""
-
-    def rule(s: Site, x: Tensor) -> Tensor:
-        axes = list(s.params["axes"])
-        if not axes:
-            return x
-        if s.w.opset >= (13 if op == "ReduceSum" else 18):
-            return s.node(op, [x, integers(axes)], keepdims=0)
-        return s.node(op, [x], axes=axes, keepdims=0)
-
-    return rule
+    axes = list(s.params["axes"])
+    if not axes:
+        return x
+    if s.w.opset >= (13 if op == "ReduceSum" else 18):
+        return s.node(op, [x, integers(axes)], keepdims=0)
+    return s.node(op, [x], axes=axes, keepdims=0)
 
 
 def _cumsum(s: Site, x: Tensor) -> Tensor:
@@ -131,28 +127,24 @@ def _cumsum(s: Site, x: Tensor) -> Tensor:
     return s.node("CumSum", [x, constant(np.int64(axis))], reverse=reverse)
 
 
-def _pool(op: str) -> Composed:
+def _pool(op: str, s: Site, x: Array) -> Array:
     """A window's maximum, or its sum: the mean of a padded window times its size."""
-
-    def function(s: Site, x: Array) -> Array:
-        names = ("window_dimensions", "window_strides", "window_dilation", "padding")
-        options = list(zip(*(s.params[name] for name in names), strict=True))
-        still = [axis for axis in range(x.ndim) if options[axis] == (1, 1, 1, (0, 0))][:2]
-        if len(still) < 2 or x.ndim < 3 or any(size != 1 for size in s.params["base_dilation"]):
-            raise Unwritable("has windows along all axes except one, or dilates its input")
-        if x.dtype.kind != "f" and not (op == "MaxPool" and x.dtype.itemsize == 1):
-            raise Unwritable(f"of {x.dtype}")
-        layout = (*still, *(axis for axis in range(x.ndim) if axis not in still))
-        size, *windows = zip(*(options[axis] for axis in layout[2:]), strict=True)
-        attributes = window_attributes(*windows, kernel_shape=list(size))
-        if op == "AveragePool":
-            attributes = without_dilations(**attributes) | {"count_include_pad": 1}
-        shape = [s.shape[axis] for axis in layout]
-        pooled = node(op, [lax.transpose(x, layout)], x.dtype, shape, **attributes)
-        pooled = pooled * math.prod(size) if op == "AveragePool" else pooled
-        return lax.transpose(pooled, np.argsort(layout))
-
-    return function
+    names = ("window_dimensions", "window_strides", "window_dilation", "padding")
+    options = list(zip(*(s.params[name] for name in names), strict=True))
+    still = [axis for axis in range(x.ndim) if options[axis] == (1, 1, 1, (0, 0))][:2]
+    if len(still) < 2 or x.ndim < 3 or any(size != 1 for size in s.params["base_dilation"]):
+        raise Unwritable("has windows along all axes except one, or dilates its input")
+    if x.dtype.kind != "f" and not (op == "MaxPool" and x.dtype.itemsize == 1):
+        raise Unwritable(f"of {x.dtype}")
+    layout = (*still, *(axis for axis in range(x.ndim) if axis not in still))
+    size, *windows = zip(*(options[axis] for axis in layout[2:]), strict=True)
+    attributes = window_attributes(*windows, kernel_shape=list(size))
+    if op == "AveragePool":
+        attributes = without_dilations(**attributes) | {"count_include_pad": 1}
+    shape = [s.shape[axis] for axis in layout]
+    pooled = node(op, [lax.transpose(x, layout)], x.dtype, shape, **attributes)
+    pooled = pooled * math.prod(size) if op == "AveragePool" else pooled
+    return lax.transpose(pooled, np.argsort(layout))
 
 
 def _convolution(s: Site, x: Array, filter: Array) -> Array:
@@ -319,8 +311,10 @@ RULES: dict[str, Rule] = {
     **{name: _named(name.title()) for name in f"{_UNARY} acosh atanh {_BINARY}".split()},
     **{name: _named(op) for name, op in _COMPARISONS.items()},
     **{name: _logical(name.title()) for name in ("and", "or", "xor", "not")},
-    **{f"reduce_{name}": _reduced(f"Reduce{name.title()}") for name in ("sum", "max", "min")},
-    "reduce_prod": _reduced("ReduceProd"),
+    **{
+        f"reduce_{name}": functools.partial(_reduced, f"Reduce{name.title()}")
+        for name in ("sum", "max", "min", "prod")
+    },
     "add_any": _named("Add"),
     "div": _divide,
     "logistic": _named("Sigmoid"),
@@ -365,8 +359,8 @@ _COMPOSED: dict[str, Composed] = {
     "split": _split,
     "scan": _scan,
     "cond": _cond,
-    "reduce_window_max": _pool("MaxPool"),
-    "reduce_window_sum": _pool("AveragePool"),
+    "reduce_window_max": functools.partial(_pool, "MaxPool"),
+    "reduce_window_sum": functools.partial(_pool, "AveragePool"),
     "conv_general_dilated": _convolution,
     "dot_general": _dot,
 }
