@@ -162,7 +162,7 @@ def call(twin: Twin, arguments: Values) -> Array:
     implementation = options.pop("implementation")
     plan, operands = twin.operator.plan(*integers, **rounding.stopped(options))
     output = twin.operator.call(plan, operands, implementation)
-    of_output = _spread(twin, checked, "output", output.ndim)
+    of_output = _spread(checked, "output")
     return rounding.dequantize_to(twin.compute(plan, *reals), output, *of_output)
 
 
@@ -266,7 +266,7 @@ def _quantize(
         return None, None
     if name == BIAS:
         return _quantize_bias(twin, checked, x)
-    parameters, options = _spread(twin, checked, name, x.ndim), checked.options
+    parameters, options = _spread(checked, name), checked.options
     integers = rounding.quantize(x, *parameters, checked.dtypes[name], options["arithmetic"])
     return integers, rounding.dequantize_to(x, integers, *parameters)
 
@@ -282,7 +282,7 @@ def _quantize_bias(twin: Twin, checked: Call, bias: Array) -> tuple[Array, Array
     return integers.reshape(bias.shape) if integers.size == bias.size else integers, reals
 
 
-def _spread(twin: Twin, checked: Call, name: str, rank: int) -> tuple[Array, Array | None]:
+def _spread(checked: Call, name: str) -> tuple[Array, Array | None]:
     """A tensor's scale and zero point, in shapes that broadcast to it."""
     names = (f"{name}_scale", f"{name}_zero_point")
     scale, zero_point = (_place(checked, x, checked.options[x], name) for x in names)
