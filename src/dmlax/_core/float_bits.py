@@ -4,6 +4,7 @@ Nothing here does float arithmetic on a value that matters, because backends flu
 subnormals, contract products and divide inexactly; bits they leave alone.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -174,6 +175,7 @@ def quotient_digit(remainder: Array, inverse: Array) -> Array:
     return (remainder.astype(jnp.float32) * below).astype(jnp.int32)
 
 
+@jax.jit
 def quotient_twice(leading: Array, following: Array, divisor: Array) -> Array:
     """uint32 twice the whole quotient; its last bit is set if there is a rest, or nothing.
 
@@ -193,6 +195,7 @@ def quotient_twice(leading: Array, following: Array, divisor: Array) -> Array:
     return ((quotient << 1) | (rest != divisor).astype(jnp.int32)).astype(jnp.uint32)
 
 
+@jax.jit
 def multiply(x: Array, y: Array) -> Array:
     """The IEEE float32 product of finite values, subnormals kept."""
     a, b = unpack(x), unpack(y)
@@ -200,6 +203,7 @@ def multiply(x: Array, y: Array) -> Array:
     return pack(a.negative ^ b.negative, product, a.exponent + b.exponent, jnp.float32)
 
 
+@jax.jit
 def fma(x: Array, y: Array, z: Array) -> Array:
     """The IEEE float32 value of x * y + z, rounded once, for any operands."""
     a, b, c = unpack(x), unpack(y), unpack(z)
@@ -208,13 +212,22 @@ def fma(x: Array, y: Array, z: Array) -> Array:
         shift_left_wide(multiply_wide(a.mantissa, b.mantissa), jnp.uint32(14)),
         a.exponent + b.exponent - 14,
     )
-    addend = WideFloat(c.negative, (c.mantissa << 6, jnp.zeros_like(c.mantissa)), c.exponent - 38)
-    total = add_wide(product, addend)
+    value = _round_sum(product, addend(c))
+    return _with_special_operands(value, (x, y, z), (a, b, c))
+
+
+def addend(a: Unpacked) -> WideFloat:
+    """A float32 with as many bits after the last one as a sum needs."""
+    return WideFloat(a.negative, (a.mantissa << 6, jnp.zeros_like(a.mantissa)), a.exponent - 38)
+
+
+def _round_sum(a: WideFloat, b: WideFloat) -> Array:
+    """The float32 value of a + b, rounded once; -0 of two negative zeros."""
+    total = add_wide(a, b)
     value = pack(total.negative, total.magnitude, total.exponent, jnp.float32)
     high, low = total.magnitude
-    is_negative_zero = ((high | low) == 0) & product.negative & addend.negative
-    value = jnp.where(is_negative_zero, jnp.float32(-0.0), value)
-    return _with_special_operands(value, (x, y, z), (a, b, c))
+    is_negative_zero = ((high | low) == 0) & a.negative & b.negative
+    return jnp.where(is_negative_zero, jnp.float32(-0.0), value)
 
 
 def _with_special_operands(
@@ -233,9 +246,14 @@ def _with_special_operands(
     return jnp.where(undefined, jnp.float32(jnp.nan), value)
 
 
+@jax.jit
 def add(x: Array, y: Array) -> Array:
     """The IEEE float32 sum of any values, subnormals kept."""
-    return fma(x, jnp.float32(1), y)
+    value = _round_sum(addend(unpack(x)), addend(unpack(y)))
+    value = jnp.where(is_infinite(y), y, value)
+    undefined = is_nan(x) | is_nan(y) | (is_infinite(x) & is_infinite(y) & (x != y))
+    value = jnp.where(is_infinite(x), x, value)
+    return jnp.where(undefined, jnp.float32(jnp.nan), value)
 
 
 def subtract(x: Array, y: Array) -> Array:
@@ -260,6 +278,7 @@ def from_ordered(keys: Array) -> Array:
     return bitcast(bits, jnp.float32)
 
 
+@jax.jit
 def divide(x: Array, y: Array) -> Array:
     """The IEEE float32 quotient of any value and a finite nonzero one, subnormals kept."""
     a, b = unpack(x), unpack(y)
@@ -283,6 +302,7 @@ def is_infinite(x: Array) -> Array:
     return raw_bits(x) & (layout.sign - 1) == layout.infinity
 
 
+@functools.partial(jax.jit, static_argnames="dtype")
 def pack(negative: Array, magnitude: Wide, exponent: Array, dtype: DTypeLike) -> Array:
     """Rounds `magnitude * 2**exponent` once, ties to even, to float32 or float16.
 

@@ -128,6 +128,7 @@ def _multiply_float32(x: Array, scale: Array) -> Array:
     return jnp.where(float_bits.is_infinite(scale), x * scale, jnp.where(x == 0, sign, finite))
 
 
+@functools.partial(jax.jit, static_argnames=("dtype", "arithmetic"))
 def quantize(
     x: Array, scale: Array, zero_point: Array | None, dtype: DTypeLike, arithmetic: Arithmetic
 ) -> Array:
@@ -275,11 +276,7 @@ def _round_average(total: Array, count: Array, input_scale: Array, output_scale:
 def divide_range(low: Array, high: Array) -> Array:
     """(high - low) / 255 as a real number, rounded once to float32, of low <= 0 <= high."""
     below, above = (
-        float_bits.WideFloat(
-            jnp.zeros_like(part.negative),
-            (part.mantissa << 6, jnp.zeros_like(part.mantissa)),
-            part.exponent - 38,
-        )
+        float_bits.addend(part)._replace(negative=jnp.zeros_like(part.negative))
         for part in map(float_bits.unpack, (low, high))
     )
     total = float_bits.add_wide(below, above)

@@ -1,11 +1,14 @@
 """The definition of dynamic quantization: a range, its parameters, and a quantization."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from dmlax._core import float_bits, requantize
+from dmlax._core.requantize import Arithmetic
 from dmlax._dynamic_quantize.plan import DynamicQuantizePlan
 from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
 
@@ -15,7 +18,7 @@ _ONE = np.uint32(0x3F800000)  # the bits of 1.0
 def run(plan: DynamicQuantizePlan, input: Array) -> DynamicQuantizeLinear:
     """Quantizes by the scale and zero point of the range of 0 and all values."""
     low, high = value_range(input)
-    scale, zero_point = parameters(plan, low, high)
+    scale, zero_point = parameters(low, high, plan.dtype, plan.arithmetic)
     output = requantize.quantize(input, scale, zero_point, plan.dtype, plan.arithmetic)
     return DynamicQuantizeLinear(output, scale, zero_point)
 
@@ -27,9 +30,12 @@ def value_range(input: Array) -> tuple[Array, Array]:
     return float_bits.from_ordered(low), float_bits.from_ordered(high)
 
 
-def parameters(plan: DynamicQuantizePlan, low: Array, high: Array) -> tuple[Array, Array]:
+@functools.partial(jax.jit, static_argnames=("dtype", "arithmetic"))
+def parameters(
+    low: Array, high: Array, dtype: np.dtype, arithmetic: Arithmetic
+) -> tuple[Array, Array]:
     """The scale (high - low) / 255, rounded once, and the zero point, which low becomes."""
-    if plan.arithmetic == "float32":
+    if arithmetic == "float32":
         scale = float_bits.divide(float_bits.subtract(high, low), jnp.float32(255))
     else:
         scale = requantize.divide_range(low, high)
@@ -37,9 +43,9 @@ def parameters(plan: DynamicQuantizePlan, low: Array, high: Array) -> tuple[Arra
     # for which a subnormal is zero.
     bits = float_bits.raw_bits(scale)
     scale = float_bits.bitcast(jnp.where(bits == 0, _ONE, bits), jnp.float32)
-    lowest = jnp.asarray(np.iinfo(plan.dtype).min, plan.dtype)
+    lowest = jnp.asarray(np.iinfo(dtype).min, dtype)
     negated = float_bits.negate(low)
-    return scale, requantize.quantize(negated, scale, lowest, plan.dtype, plan.arithmetic)
+    return scale, requantize.quantize(negated, scale, lowest, dtype, arithmetic)
 
 
 def tangent(plan: DynamicQuantizePlan, input: Array, direction: Array) -> DynamicQuantizeLinear:
