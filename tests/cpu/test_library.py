@@ -4,6 +4,7 @@ import ctypes
 import functools
 import os
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +66,7 @@ class Library:
             setattr(self, f"dmlax_{name}", functools.partial(text.encode))
         for name in library.TARGETS:
             setattr(self, name.removesuffix("_v1"), name)
+        self.malloc, self.free = MagicMock(), MagicMock()
 
 
 @pytest.fixture
@@ -92,6 +94,15 @@ def test_every_kernel_of_a_library_is_registered(load):
     assert library.instruction_set() == "avx2"
     assert library.instruction_sets() == ("portable", "avx2")
     assert registered == [(name, name, "cpu") for name in library.TARGETS]
+
+
+def test_a_loaded_library_frees_one_block_by_which_glibc_keeps_pages(load):
+    loaded = Library(jaxlib.version.__version__)
+    load(loaded)
+    library.instruction_set()
+    ((size,), _) = loaded.malloc.call_args
+    assert (24 << 20) < size < (32 << 20) - 4096  # a page and the header are added
+    loaded.free.assert_called_once_with(loaded.malloc.return_value)
 
 
 @pytest.mark.parametrize(

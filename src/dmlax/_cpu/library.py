@@ -29,7 +29,9 @@ TARGETS = (
     "dmlax_dynamic_quantize_v1",
     "dmlax_normalize_rows_v1",
     "dmlax_softmax_rows_v1",
+    "dmlax_quantized_softmax_v1",
 )
+_KEPT = (1 << 25) - (1 << 13)  # bytes: nearly the largest block by which glibc adapts
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason
 _OVERRIDE = "DMLAX_NATIVE_ISA"
@@ -75,9 +77,11 @@ def instruction_sets() -> tuple[str, ...]:
 def _loaded() -> tuple[str, str | None]:
     """The instruction set, and why there is none."""
     try:
-        return _load(), None
+        chosen = _load()
     except _AbsentError as absent:
         return "", str(absent)
+    _keep_freed_pages()
+    return chosen, None
 
 
 def _load() -> str:
@@ -100,6 +104,20 @@ def _load() -> str:
     for name, function in targets.items():
         compat.register_kernel(name, function)
     return chosen
+
+
+def _keep_freed_pages() -> None:
+    """Has glibc keep the pages of freed results for the next ones.
+
+    glibc raises its limits when a process frees a large block. Freeing one block of almost 32 MiB,
+    which nobody touches, raises them as far as they go: smaller blocks come from the heap, and
+    glibc returns the end of the heap to the system once it has 64 MiB of free memory. Limits that
+    the environment or the process sets stay as they are, and other allocators ignore the call.
+    """
+    allocator = ctypes.CDLL(None)
+    allocator.malloc.argtypes, allocator.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+    allocator.free.argtypes, allocator.free.restype = [ctypes.c_void_p], None
+    allocator.free(allocator.malloc(_KEPT))
 
 
 def _text(function: "ctypes._NamedFuncPointer") -> str:

@@ -1,7 +1,9 @@
 """The softmax of 8 bits with ONNX Runtime's bits."""
 
 from dmlax._core import compat, dispatch
+from dmlax._cpu import library
 from dmlax._softmax import xla
+from dmlax._softmax.cpu import lowering as native_cpu
 from dmlax._softmax.cuda import lowering as mosaic_gpu
 from dmlax._softmax.plan import (
     axis_names,
@@ -13,6 +15,7 @@ SOFTMAX = dispatch.Operator(
     "quantized_softmax",
     plan,
     (
+        dispatch.kernel("native_cpu", native_cpu.run, library.why_not_for, "cpu"),
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
     ),

@@ -25,7 +25,7 @@ DTYPES = ("int8", "uint8", "int16", "int32", "float32")
 REFUSALS = (  # the handlers', then XLA's own for a result's data type
     *("convolution: ", "matrix product: ", "matrix product's epilogue: ", "element_wise: "),
     *("quantized_binary: ", "lookup: ", "pooling: ", "dynamic_quantize: ", "nonzero_coordinates: "),
-    "rows: ",
+    *("rows: ", "quantized_softmax: "),
     "Wrong buffer dtype",
 )
 
@@ -117,6 +117,11 @@ CALLS = {
         {"epsilon": np.float32(1e-5), "is_centred": True},
     ),
     "dmlax_softmax_rows_v1": HandlerCall((((3, 5), "float32"),), (((3, 5), "float32"),), {}),
+    "dmlax_quantized_softmax_v1": HandlerCall(
+        (((3, 5), "uint8"), ((256,), "float32")),
+        (((3, 5), "uint8"),),
+        {"multiplier": np.float32(256), "zero_point": np.int64(0)},
+    ),
 }
 
 
