@@ -17,6 +17,7 @@ BENCHMARKS = {  # modules of this package
     "convolution": "CPU: convolutions against ONNX Runtime and the literal int32 convolution",
     "models": "CPU: whole quantized models against ONNX Runtime",
     "family": "CPU: products, sums, pools, lookups, dynamic quantization against ONNX Runtime",
+    "few_rows": "CPU: products of 1 to 8 rows against ONNX Runtime and reading the weights",
     "element_wise": "CPU: QuantizeLinear and DequantizeLinear against ONNX Runtime",
     "nonzero": "CPU: nonzero_coordinates against jnp.nonzero, NumPy and PyTorch",
     "sweep": "CPU: convolutions of small maps by auto against xla",

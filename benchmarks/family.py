@@ -56,8 +56,8 @@ def run(only: str, repeats: int) -> Iterator[Report]:
 
 def _works() -> Iterator[Work]:
     for shape in _PRODUCTS:
-        yield _integer_product(*shape)
-        yield from (_product(*shape, arithmetic) for arithmetic in _ARITHMETICS)
+        yield integer_product(*shape)
+        yield from (quantized_product(*shape, arithmetic) for arithmetic in _ARITHMETICS)
     for batch, image, arithmetic in product(_BATCHES, _SUM_SHAPES, _ARITHMETICS):
         yield _sum(batch, *image, arithmetic)
     for batch, arithmetic in product(_BATCHES, _ARITHMETICS):
@@ -92,14 +92,18 @@ def _factors(batch: int, rows: int, depth: int, columns: int) -> dict[str, Any]:
     }
 
 
-def _integer_product(*shape: int) -> Work:
+def integer_product(*shape: int) -> Work:
+    """A MatMulInteger of so many matrices, rows, depth and columns, whose weight is prepared."""
     factors = _factors(*shape)
     operands = factors.pop("operands") | {"a_zero": _ZERO_POINT, "b_zero": np.int8(0)}
     call = partial(dmlax.matrix_multiply_integer, a_zero_point=_ZERO_POINT)
     return Work("MatMulInteger", arithmetic=None, call=call, operands=operands, **factors)
 
 
-def _product(batch: int, rows: int, depth: int, columns: int, arithmetic: Arithmetic) -> Work:
+def quantized_product(
+    batch: int, rows: int, depth: int, columns: int, arithmetic: Arithmetic
+) -> Work:
+    """A QLinearMatMul of these sizes, whose weight is prepared."""
     factors = _factors(batch, rows, depth, columns)
     output = np.float32(_INPUT * _ADDEND * 74 * 37 * depth**0.5 / 50)
     call = partial(

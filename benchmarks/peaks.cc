@@ -4,6 +4,8 @@
 // assembly, which keeps the sum in its register. There are enough sums that no product waits for
 // the product before. benchmarks/tests/test_peaks.py counts the products of each loop.
 //
+// read_memory(from, bytes, rounds) reads memory again and again, and returns the number of bytes.
+//
 // multiply(rounds) returns the number of its products. `peaks.py` compiles this file for the
 // machine that it runs on, and times it on all threads at once.
 #include <immintrin.h>
@@ -124,7 +126,34 @@ int64_t products(int64_t rounds) {
 #error "no instruction to measure"
 #endif
 
+#ifdef __AVX512F__
+constexpr int kVectorBytes = 64;
+#else
+constexpr int kVectorBytes = 32;
+#endif
+constexpr int kReads = 4;  // sums that do not wait for one another
+
+typedef int64_t Vector __attribute__((vector_size(kVectorBytes), aligned(1), may_alias));
+
+int64_t read_all(const uint8_t* from, int64_t bytes, int64_t rounds) {
+  Vector sums[kReads] = {};
+  for (int64_t i = 0; i < rounds; ++i) {
+    for (int64_t at = 0; at + kReads * kVectorBytes <= bytes; at += kReads * kVectorBytes) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kReads; ++j) {
+        sums[j] += *reinterpret_cast<const Vector*>(from + at + kVectorBytes * j);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < kReads; ++j) kept = static_cast<int32_t>(sums[j][0]);
+  return rounds * bytes;
+}
+
 }  // namespace
 
+extern "C" int64_t read_memory(const uint8_t* from, int64_t bytes, int64_t rounds) {
+  return read_all(from, bytes, rounds);
+}
 extern "C" int64_t multiply(int64_t rounds) { return products(rounds); }
 extern "C" const char* instruction() { return kInstruction; }

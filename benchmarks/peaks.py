@@ -21,12 +21,13 @@ FLAGS = {  # of the compiler, for the instruction sets of the loops in peaks.cc
     "avx2": ("-mavx2",),
     "avx_vnni": ("-mavx2", "-mavxvnni"),
     "avx512_vnni": ("-mavx512f", "-mavx512vnni"),
-    "amx_int8": ("-mamx-tile", "-mamx-int8"),
+    "amx_int8": ("-mavx512f", "-mamx-tile", "-mamx-int8"),
 }
 _SOURCE = Path(__file__).with_suffix(".cc")
 _ROUNDS = 20_000_000  # of a few instructions: tenths of a second
 _FEW_ROUNDS = 5_000_000  # starting the threads takes a hundredth of the time
 _COPIED = 2**27  # bytes, beyond any cache
+_READ = 2**31  # bytes, in rounds
 _TURNS = 5
 
 
@@ -81,6 +82,16 @@ def product_rate() -> Callable[[], float]:
     return lambda: _rate(threads, lambda _: int(loop.multiply(_FEW_ROUNDS)))
 
 
+def read_rate(size: int) -> float:
+    """Measure bytes a second of threads that read so many bytes again and again, each a part."""
+    loop, threads = _compiled(), len(os.sched_getaffinity(0))
+    parts = [np.ones(size // threads, np.uint8) for _ in range(threads)]
+    rounds = max(1, _READ // size)
+    return _rate(
+        threads, lambda i: int(loop.read_memory(parts[i].ctypes.data, parts[i].size, rounds))
+    )
+
+
 def compiler() -> str | None:
     """Return the C++ compiler, or None if there is none."""
     return next(filter(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++")), None)
@@ -102,6 +113,8 @@ def _compiled() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         loop = ctypes.CDLL(str(build(flags, Path(folder))))
     loop.multiply.restype, loop.multiply.argtypes = ctypes.c_int64, [ctypes.c_int64]
+    loop.read_memory.restype = ctypes.c_int64
+    loop.read_memory.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     loop.instruction.restype = ctypes.c_char_p
     return loop
 

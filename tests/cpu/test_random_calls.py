@@ -6,11 +6,13 @@ from support.instruction_sets import NAMES, is_here, run_on
 
 MODULES = {  # of random calls: how many run by default, and how many there are
     "binary": (4, 2000),
+    "block_product": (4, 48),
     "convolution": (6, 1000),
     "convolution_tiles": (6, 240),
     "depthwise_tiles": (6, 240),
     "dynamic_quantize": (2, 2000),
     "elementwise": (5, 2000),
+    "matmul_few_rows": (12, 300),
     "matmul_tiles": (4, 48),
     "nonzero": (4, 60),
     "pooling": (3, 2000),

@@ -75,12 +75,13 @@ struct Sharing {
   }
 };
 
-constexpr Sharing kBytes = {1 << 17, 1 << 14};      // element-wise operators; no figure
-constexpr Sharing kFloatRows = {1 << 15, 1 << 13};  // normalization, softmax; no figure
-constexpr Sharing kEpilogue = {1 << 14, 1 << 12};   // of products, in doubles; no figure
-constexpr Sharing kPooling = {1 << 17, 1 << 15};    // bytes to read; no figure
-constexpr int64_t kLookupChunk = 1 << 16;           // bytes; no figure
-constexpr int64_t kGlobalAverageSpeed = 4;          // times that of other pools' bytes; no figure
+constexpr Sharing kBytes = {1 << 17, 1 << 14};       // element-wise operators; no figure
+constexpr Sharing kFloatRows = {1 << 15, 1 << 13};   // normalization, softmax; no figure
+constexpr Sharing kEpilogue = {1 << 14, 1 << 12};    // of products, in doubles; no figure
+constexpr Sharing kPooling = {1 << 17, 1 << 15};     // bytes to read; no figure
+constexpr Sharing kBlockBytes = {1 << 17, 1 << 15};  // of 4-bit blocks; no figure
+constexpr int64_t kLookupChunk = 1 << 16;            // bytes; no figure
+constexpr int64_t kGlobalAverageSpeed = 4;           // times that of other pools' bytes; no figure
 
 // Scratch memory that stays allocated: page faults a call fell from 225 to 0 ("Ranges of tasks").
 constexpr int64_t kThreadScratch = 1 << 20;  // bytes of a thread
@@ -115,10 +116,13 @@ constexpr double kPackedBytesPerNs = 8;         // of a matrix; no figure
 constexpr double kPackedFilterBytesPerNs = 16;  // no figure
 constexpr double kReadBytesPerNs = 32;          // of a matrix read in place; no figure
 
-// One column at a time, 4 KiB ahead: 129 instead of 145 us ("Dot products, a column at a time").
-constexpr int64_t kFewRows = 4;         // rows for which packing a panel would dominate
-constexpr int kDotChains = 4;           // sums that do not wait for one another
-constexpr int64_t kDotPrefetch = 4096;  // bytes
+// Few rows, which multiply B in its order ("Products of few rows").
+constexpr int64_t kFewRows = 8;             // rows for which packing a panel would dominate
+constexpr int64_t kDotRows = 4;             // rows that a column multiplies at once
+constexpr int64_t kDotHalfRows = 2;         // if their bytes are halved
+constexpr int64_t kDotPrefetch = 1 << 13;   // bytes, or the columns of a tile if they have more
+constexpr int kUnpackedRows = 5;            // rows that a panel in registers multiplies at once
+constexpr int64_t kUnpackedPrefetch = 128;  // bytes of a row of B
 
 // The next panel comes while up to 240 rows multiply this one: 5.6 % faster for one image, and half
 // as many bytes a word 2.8 % ("Fetching the next panel").

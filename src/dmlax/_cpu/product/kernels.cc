@@ -47,7 +47,7 @@ inline int32_t* sums_of(const ProductLayout& layout, uint8_t* panel) {
 
 template <typename S>
 struct RowProduct {
-  static constexpr bool kInOrder = true, kAddsToTerms = true;
+  static constexpr bool kInOrder = true, kAddsToTerms = true, kReadsColumns = false;
   static constexpr int64_t kRows = RowMicrokernel::kMostRows<S>;
   static constexpr int64_t kRowStep = RowMicrokernel::kRowsOfBlock<S>;
   RowMicrokernel microkernel;
@@ -138,7 +138,7 @@ struct RowProduct {
 
 template <typename S>
 struct PanelProduct {
-  static constexpr bool kInOrder = false, kAddsToTerms = false;
+  static constexpr bool kInOrder = false, kAddsToTerms = false, kReadsColumns = false;
   static constexpr int64_t kRows = kBlockRows, kRowStep = kRows;
   Microkernel microkernel;
 
@@ -207,15 +207,21 @@ struct PanelProduct {
 
 // --- dot products of few rows with the rows of a transposed matrix
 
-// Reads one column at a time, in the order of memory, which the processor prefetches. A row's words
-// are bytes. If sums of byte products saturate, they are first the low halves of a vector's bytes,
-// then the high halves.
+// Reads a few columns at a time, in place. Later columns, which follow them, are prefetched. A
+// row's words are bytes. If sums of byte products saturate, they are first the low halves of a
+// vector's bytes, then the high halves.
 template <typename S>
 struct DotProduct {
-  static constexpr bool kInOrder = true, kAddsToTerms = false;
+  static constexpr bool kInOrder = true, kAddsToTerms = false, kReadsColumns = true;
   static constexpr int64_t kRows = tuning::kFewRows, kRowStep = kRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
-  static constexpr int kChains = tuning::kDotChains;
+  static constexpr int64_t kMostRows =             // in registers at once
+      S::kWordsOfQuad == 1 ? tuning::kDotRows : tuning::kDotHalfRows;
+
+  static constexpr int64_t kStepsAtOnce = [] {
+    if constexpr (S::kWordsOfQuad == 2) return int64_t{S::kHalfByteSteps};
+    return int64_t{1} << 40;
+  }();
 
   static int64_t rows_at_once(const ProductLayout&) { return kRows; }
 
@@ -223,8 +229,8 @@ struct DotProduct {
     ProductLayout& layout = problem.layout;
     layout.direct = false;
     layout.words = round_up(problem.shape.depth, kStep) / kKPack * S::kWordsOfQuad;
-    layout.row_bytes = 4 * layout.words;
-    layout.panel_bytes = kPanelWidth * 4;  // the sums alone
+    layout.row_bytes = 4 * layout.words + 64;  // rows begin in different sets of the cache
+    layout.panel_bytes = kPanelWidth * 4;      // the sums alone
   }
 
   static void pack_panel(const ProductProblem& problem, int64_t panel, const Scratch&,
@@ -268,88 +274,116 @@ struct DotProduct {
     return sum;
   }
 
-  static void multiply_columns(const ProductProblem& problem, int64_t panel, const uint8_t* rows,
-                               int64_t stride, int64_t count, int32_t* acc) {
+  static void multiply_columns(const ProductProblem& problem, int64_t panel, const Rows& rows,
+                               int32_t* acc) {
     const int64_t depth = problem.shape.depth, columns = columns_of(problem.shape, panel);
     const uint8_t* first = first_of(problem, panel);
     for (int64_t column = 0; column < columns; column += S::kLanes) {
-      typename S::Int32s sums[tuning::kFewRows][S::kLanes];
-      for (int64_t i = 0; i < S::kLanes; ++i) {
-        const uint8_t* from = first + (column + i < columns ? column + i : columns - 1) * depth;
-        for (int64_t r = 0; r < count; ++r) sums[r][i] = multiply(from, depth, rows + r * stride);
-      }
-      for (int64_t r = 0; r < count; ++r) {
-        S::store(acc + r * kPanelWidth + column, sum_lanes(sums[r]));
+      const int64_t count = least(columns - column, S::kLanes);
+      for (int64_t r = 0; r < rows.count; r += kMostRows) {
+        const Rows some{rows.start(r), rows.stride, rows.words,
+                        static_cast<int>(least(rows.count - r, kMostRows))};
+        typename S::Int32s sums[kMostRows * S::kLanes];
+        for (int64_t i = 0; i < some.count * S::kLanes; ++i) sums[i] = S::broadcast(0);
+        multiply_rows<kMostRows>(first + column * depth, depth, count, some, sums);
+        for (int64_t i = 0; i < some.count; ++i) {
+          S::store(acc + (r + i) * kPanelWidth + column, S::sum_lanes(sums + i * S::kLanes));
+        }
       }
     }
   }
 
  private:
-  // Returns sums whose lanes add up to a column's product.
-  static typename S::Int32s multiply(const uint8_t* column, int64_t depth, const uint8_t* row) {
-    const int64_t whole = depth / kStep * kStep;
-    auto sums = S::broadcast(0);
-    if (whole > 0) sums = multiply_steps(column, whole, row);
-    if (whole < depth) {
-      alignas(64) uint8_t rest[kStep] = {};
-      __builtin_memcpy(rest, column + whole, static_cast<size_t>(depth - whole));
-      sums = S::add(sums, multiply_steps(rest, kStep, row + whole * S::kWordsOfQuad));
+  // Multiplies R rows, or as many as there are.
+  template <int64_t R>
+  static void multiply_rows(const uint8_t* column, int64_t depth, int64_t count, const Rows& rows,
+                            typename S::Int32s* sums) {
+    if constexpr (R > 1) {
+      if (rows.count < R) return multiply_rows<R - 1>(column, depth, count, rows, sums);
     }
-    return sums;
+    constexpr int64_t kSums = S::kLanes / S::kWordsOfQuad;  // in registers
+    constexpr int64_t C = 4 * R <= kSums ? 4 : 2 * R <= kSums ? 2 : 1;
+    int64_t at = 0;
+    for (; at + C <= count; at += C)
+      multiply_tile<R, C>(column + at * depth, depth, rows, sums + at);
+    for (; at < count; ++at) multiply_tile<R, 1>(column + at * depth, depth, rows, sums + at);
   }
 
-  static typename S::Int32s sum_lanes(typename S::Int32s* sums) {
-    S::transpose_words(sums);
-    auto total = sums[0];
-    for (int i = 1; i < S::kLanes; ++i) total = S::add(total, sums[i]);
-    return total;
+  // Multiplies R rows by C neighbouring columns.
+  template <int64_t R, int64_t C>
+  static void multiply_tile(const uint8_t* column, int64_t depth, const Rows& rows,
+                            typename S::Int32s* sums) {
+    const int64_t whole = depth / kStep * kStep;
+    if (whole > 0) multiply_steps<R, C>(column, depth, whole, rows.first, rows.stride, sums);
+    if (whole == depth) return;
+    alignas(64) uint8_t rest[C * kStep] = {};
+    for (int64_t i = 0; i < C; ++i) {
+      const auto bytes = static_cast<size_t>(depth - whole);
+      __builtin_memcpy(rest + i * kStep, column + i * depth + whole, bytes);
+    }
+    multiply_steps<R, C>(rest, kStep, kStep, rows.first + whole * S::kWordsOfQuad, rows.stride,
+                         sums);
   }
 
-  // Not inlined, and for a depth above 0. Otherwise compilers also keep the sums in memory.
-  __attribute__((noinline)) static typename S::Int32s multiply_steps(const uint8_t* column,
-                                                                     int64_t depth,
-                                                                     const uint8_t* row) {
-    const uint8_t* const end = column + depth;
-    if constexpr (S::kWordsOfQuad == 1) {
-      typename S::Int32s sums[kChains];
-#pragma GCC unroll 4
-      for (int i = 0; i < kChains; ++i) sums[i] = S::broadcast(0);
-      for (; end - column >= kChains * kStep; column += kChains * kStep, row += kChains * kStep) {
-#pragma GCC unroll 4
-        for (int i = 0; i < kChains; ++i) {
-          if (i * kStep % 64 == 0) __builtin_prefetch(column + i * kStep + tuning::kDotPrefetch);
-          S::multiply_words(sums[i], S::load(row + i * kStep), S::load(column + i * kStep));
+  // Not inlined, and for a depth above 0. Otherwise compilers also keep the sums on the stack.
+  template <int64_t R, int64_t C>
+  __attribute__((noinline)) static void multiply_steps(const uint8_t* column, int64_t distance,
+                                                       int64_t depth, const uint8_t* row,
+                                                       int64_t stride, typename S::Int32s* sums) {
+    constexpr int kParts = S::kWordsOfQuad;
+    const int64_t group = C * distance;
+    const uint8_t* next = column + (group > tuning::kDotPrefetch ? group : tuning::kDotPrefetch);
+    do {
+      const int64_t bytes = kParts == 1 ? depth : least(depth, kStepsAtOnce * kStep);
+      typename S::Int32s tile[R][C][kParts];
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (int i = 0; i < C; ++i) {
+          tile[r][i][0] = kParts == 1 ? sums[r * S::kLanes + i] : S::broadcast(0);
+          tile[r][i][kParts - 1] = tile[r][i][0];
         }
       }
-      for (; column < end; column += kStep, row += kStep) {
-        S::multiply_words(sums[0], S::load(row), S::load(column));
+      for (int64_t at = 0; at < bytes; at += kStep) {
+        typename S::Int32s columns[C];
+#pragma GCC unroll 8
+        for (int i = 0; i < C; ++i) columns[i] = S::load(column + i * distance + at);
+#pragma GCC unroll 8
+        for (int i = 0; i < C * kStep; i += 64) __builtin_prefetch(next + C * at + i, 0, 2);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          const uint8_t* words = row + r * stride + kParts * at;
+#pragma GCC unroll 8
+          for (int i = 0; i < C; ++i) multiply_add(tile[r][i], words, columns[i]);
+        }
       }
-      return S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3]));
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (int i = 0; i < C; ++i) add_to(sums[r * S::kLanes + i], tile[r][i]);
+      }
+      depth -= bytes, column += bytes, row += kParts * bytes, next += C * bytes;
+    } while (kParts > 1 && depth > 0);
+  }
+
+  template <int parts>
+  static void multiply_add(typename S::Int32s (&sums)[parts], const uint8_t* words,
+                           typename S::Int32s column) {
+    if constexpr (parts == 1) {
+      S::multiply_words(sums[0], S::load(words), column);
     } else {
-      auto sums = S::broadcast(0);
-      constexpr int kMost = S::kHalfByteSteps;
-      for (; end - column >= kMost * kStep; column += kMost * kStep, row += 2 * kMost * kStep) {
-        add_half_bytes<kMost>(column, row, sums);
-      }
-      for (; column < end; column += kStep, row += 2 * kStep) add_half_bytes<1>(column, row, sums);
-      return sums;
+      S::multiply_half_bytes(sums[0], S::load(words), column);
+      S::multiply_half_bytes(sums[1], S::load(words + kStep), column);
     }
   }
 
-  // Adds `steps` steps. The sums of their products with half a byte fit 16 bits.
-  template <int steps>
-  __attribute__((always_inline)) static void add_half_bytes(const uint8_t* column,
-                                                            const uint8_t* row,
-                                                            typename S::Int32s& sums) {
-    auto low = S::broadcast(0), high = S::broadcast(0);
-#pragma GCC unroll 8
-    for (int i = 0; i < steps; ++i, column += kStep, row += 2 * kStep) {
-      if (i * kStep % 64 == 0) __builtin_prefetch(column + tuning::kDotPrefetch);
-      const auto bytes = S::load(column);
-      S::multiply_half_bytes(low, S::load(row), bytes);
-      S::multiply_half_bytes(high, S::load(row + kStep), bytes);
+  template <int parts>
+  static void add_to(typename S::Int32s& total, const typename S::Int32s (&sums)[parts]) {
+    if constexpr (parts == 1) {
+      total = sums[0];  // it began as the total
+    } else {
+      S::add_half_bytes(total, sums[0], sums[1]);
     }
-    S::add_half_bytes(sums, low, high);
   }
 };
 
@@ -545,11 +579,11 @@ struct Blocked {
                                                                           column_sums);
       for (int64_t at = 0; at < count; at += most) {
         const int64_t block = least(count - at, most);
-        if constexpr (Product::kRows == tuning::kFewRows) {
-          product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
+        Rows block_rows{rows + at * stride, stride, layout.words, static_cast<int>(block)};
+        if constexpr (Product::kReadsColumns) {
+          product.multiply_columns(problem, index, block_rows, scratch.acc);
         } else {
           if (S::kPacksRows) terms.prefetch(row + at, block);
-          Rows block_rows{rows + at * stride, stride, layout.words, static_cast<int>(block)};
           if constexpr (Product::kAddsToTerms && requantizes_in_registers<S, RowMicrokernel>()) {
             if (range.panels != nullptr && index + 1 < range.last_panel) {
               fetch_next<S>(block_rows, panel + layout.panel_bytes, at, count);
@@ -653,11 +687,193 @@ struct ColumnProduct {
   }
 };
 
+// --- few rows and a matrix in its order
+
+// Interleaves a few rows of B at a time, which stay in registers or in the first cache. One more
+// row of A, of ones, sums B's columns. Rows are signed, columns unsigned, as in PanelProduct.
+template <typename S>
+struct UnpackedProduct {
+  static constexpr int64_t kChunk = kDepthStep;  // of B's rows
+  static constexpr int kRowsAtOnce = tuning::kUnpackedRows;
+
+  static void lay_out(ProductProblem& problem) {
+    const ProductShape& shape = problem.shape;
+    ProductLayout& layout = problem.layout;
+    layout = {};
+    layout.panels = (shape.columns + kPanelWidth - 1) / kPanelWidth;
+    layout.panel_bytes = kChunk * kPanelWidth;
+    layout.row_bytes = round_up(shape.depth, 64);
+    layout.step = layout.rows_at_once = shape.rows;
+  }
+
+  static void pack(const ProductProblem&, int64_t, int64_t, uint8_t*, uint8_t*) {}
+
+  static void pack_rows(const ProductProblem&, uint8_t*, uint8_t*) {}
+
+  static void multiply(const ProductProblem& problem, const ProductRange& range) {
+    const Scratch scratch(problem.layout, range.scratch);
+    pack_chunks(problem, scratch);
+    const int64_t bytes = rows_of(problem) * kPanelWidth * 4;
+    const int64_t at_once = (kSumsBytes - kTileBytes) / bytes;
+    for (int64_t panel = range.first_panel; panel < range.last_panel; panel += at_once) {
+      multiply_panels(problem, scratch, panel, least(range.last_panel, panel + at_once));
+    }
+  }
+
+ private:
+  // The rows that are multiplied.
+  static int64_t rows_of(const ProductProblem& problem) {
+    return problem.shape.rows + (problem.needs_column_sums ? 1 : 0);
+  }
+
+  // The bytes of a packed row in the chunk from `k` on.
+  static int64_t chunk_of(const ProductProblem& problem, int64_t k) {
+    return round_up(least(problem.shape.depth - k, kChunk), kKPack);
+  }
+
+  // Packs the rows chunk by chunk, as signed bytes, and sums them.
+  static void pack_chunks(const ProductProblem& problem, const Scratch& scratch) {
+    const ProductShape& shape = problem.shape;
+    const uint8_t flip = shape.a_signed ? 0 : 128;
+    for (int64_t k = 0; k < shape.depth; k += kChunk) {
+      const int64_t left = least(shape.depth - k, kChunk), bytes = chunk_of(problem, k);
+      uint8_t* to = scratch.rows + k * rows_of(problem);
+      for (int64_t r = 0; r < rows_of(problem); ++r, to += bytes) {
+        const uint8_t* from = problem.a + r * shape.depth + k;
+        for (int64_t i = 0; i < left; ++i) to[i] = r < shape.rows ? from[i] ^ flip : 1;
+        for (int64_t i = left; i < bytes; ++i) to[i] = 0;
+      }
+    }
+    const bool with_sums = problem.requantize.filter_zero != nullptr;
+    for (int64_t r = 0; r < shape.rows; ++r) {
+      const uint8_t* row = problem.a + r * shape.depth;
+      const int32_t sum = with_sums ? S::sum_bytes(row, shape.depth, flip ^ 128) : 0;
+      scratch.row_sums[r] = static_cast<int32_t>(sum - 128 * shape.depth);
+    }
+  }
+
+  static void multiply_panels(const ProductProblem& problem, const Scratch& scratch, int64_t first,
+                              int64_t last) {
+    const int64_t depth = problem.shape.depth;
+    const int64_t rows = rows_of(problem), size = rows * kPanelWidth;
+    int32_t* const tile = scratch.acc + (last - first) * size;
+    Microkernel microkernel;
+    __builtin_memset(scratch.acc, 0, static_cast<size_t>((last - first) * size * 4));
+    for (int64_t k = 0; k < depth; k += kChunk) {
+      const auto* packed = reinterpret_cast<const int8_t*>(scratch.rows + k * rows);
+      const FilterRows filter(packed, chunk_of(problem, k), rows);
+      for (int64_t panel = first; panel < last; ++panel) {
+        const Chunk chunk(problem, panel, k);
+        int32_t* acc = scratch.acc + (panel - first) * size;
+        if constexpr (S::kInterleavesPanels) {
+          if (chunk.count % kKPack == 0) {
+            multiply_chunk<kRowsAtOnce>(chunk, filter, 0, acc);
+            continue;
+          }
+        }
+        interleave(chunk, scratch.panel);
+        microkernel.multiply(scratch.panel, filter, tile);
+        for (int64_t i = 0; i < size; i += S::kLanes) {
+          S::store(acc + i, S::add(S::load(acc + i), S::load(tile + i)));
+        }
+      }
+    }
+    for (int64_t panel = first; panel < last; ++panel) {
+      int32_t* acc = scratch.acc + (panel - first) * size;
+      const PanelTerms<S, false, false> terms(problem, panel, acc + size - kPanelWidth);
+      terms.store(0, problem.shape.rows, scratch.row_sums, acc, problem.output);
+    }
+  }
+
+  // Rows of B in a panel's columns.
+  struct Chunk {
+    const uint8_t* from;
+    int64_t stride, count, readable;
+    uint8_t flip;
+
+    Chunk(const ProductProblem& problem, int64_t panel, int64_t k)
+        : from(first_of(problem, panel) + k * problem.shape.columns),
+          stride(problem.shape.columns),
+          count(least(problem.shape.depth - k, kChunk)),
+          readable(problem.shape.columns - panel * kPanelWidth),
+          flip(problem.shape.b_signed ? 128 : 0) {}
+  };
+
+  // Prefetches the rows of a quad of a later panel.
+  __attribute__((always_inline)) static void prefetch_quad(const uint8_t* const* rows) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kKPack; ++i) {
+      __builtin_prefetch(rows[i] + tuning::kUnpackedPrefetch, 0, 2);
+    }
+  }
+
+  static void interleave(const Chunk& chunk, uint8_t* to) {
+    const uint8_t* from = chunk.from;
+    const int64_t stride = chunk.stride;
+    for (int64_t i = 0; i < chunk.count; i += kKPack, from += kKPack * stride, to += kQuadBytes) {
+      const uint8_t* rows[kKPack] = {from, from + stride, from + 2 * stride, from + 3 * stride};
+      prefetch_quad(rows);
+      const int filled = static_cast<int>(least(chunk.count - i, kKPack));
+      S::interleave_rows(rows, filled, chunk.readable, chunk.flip, to);
+    }
+  }
+
+  // Multiplies the rows from `first` on by a chunk of whole quads, up to R at once.
+  template <int R>
+  static void multiply_chunk(const Chunk& chunk, const FilterRows& filter, int first,
+                             int32_t* acc) {
+    if constexpr (R > 0) {
+      for (; filter.count - first >= R; first += R) {
+        multiply_tile<R>(chunk, filter.rows + first * filter.depth, filter.depth,
+                         acc + first * kPanelWidth);
+      }
+      multiply_chunk<R - 1>(chunk, filter, first, acc);
+    }
+  }
+
+  template <int R>
+  __attribute__((noinline)) static void multiply_tile(const Chunk& chunk, const int8_t* weights,
+                                                      int64_t weight_stride, int32_t* acc) {
+    typename S::Int32s sums[R][kVectors];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        sums[r][v] = S::load(acc + r * kPanelWidth + v * S::kLanes);
+    }
+    const uint8_t* from = chunk.from;
+    const int64_t stride = chunk.stride, count = chunk.count / kKPack;
+    const int64_t readable = chunk.readable;
+    const uint8_t flip = chunk.flip;
+    for (int64_t i = 0; i < count; ++i, from += kKPack * stride, weights += kKPack) {
+      const uint8_t* rows[kKPack] = {from, from + stride, from + 2 * stride, from + 3 * stride};
+      prefetch_quad(rows);
+      typename S::Int32s quads[kVectors];
+      S::interleave_vectors(rows, 0, kKPack, readable, flip, quads);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const typename S::Weights word(word_at(weights + r * weight_stride));
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          S::multiply_add(sums[r][v], typename S::Columns(quads[v]), word);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        S::store(acc + r * kPanelWidth + v * S::kLanes, sums[r][v]);
+    }
+  }
+};
+
 template <typename K>
 constexpr PathKernels kPathKernels = {K::lay_out, K::pack, K::pack_rows, K::multiply};
 
 template <typename S>
 const PathKernels& choose_path(ProductPath path) {
+  if (path == ProductPath::kUnpacked) return kPathKernels<UnpackedProduct<S>>;
   if constexpr (S::kMultipliesRows) {
     if (path == ProductPath::kRows) return kPathKernels<Blocked<S, RowProduct<S>>>;
     if (path == ProductPath::kDots) return kPathKernels<Blocked<S, DotProduct<S>>>;

@@ -15,6 +15,7 @@ enum class ProductPath {
   kRows,        // rows of unsigned bytes, panels of signed ones
   kNarrowRows,  // kRows with columns within -kMostNarrow to kMostNarrow
   kPanels,      // rows of signed bytes, panels of unsigned ones
+  kUnpacked,    // kPanels for few rows: B is read in its order, a few rows at a time
   kDots,        // few rows: a dot product for each column of a transposed B
   kColumns,     // up to a vector of packed rows; columns of a transposed B are read in place
 };
@@ -79,7 +80,7 @@ struct PathKernels {
 
 struct ProductKernels {
   double products_per_ns, requantize_row_ns;  // approximate speed of one thread
-  bool multiplies_rows;                       // has all paths; else kPanels alone
+  bool multiplies_rows;                       // has all paths; else kPanels and kUnpacked
   bool reads_panels;                          // multiplies prepared panels as they are
   int64_t most_unpacked;                      // rows of kColumns
   bool multiplies_narrow_rows;                // kNarrowRows is faster than kRows
@@ -95,7 +96,15 @@ constexpr int64_t kMostNarrow = 64;  // two products with unsigned bytes fit 16 
 
 namespace {
 
-inline bool has_unsigned_rows(ProductPath path) { return path != ProductPath::kPanels; }
+inline bool has_unsigned_rows(ProductPath path) {
+  return path != ProductPath::kPanels && path != ProductPath::kUnpacked;
+}
+
+// Whether a path packs B's columns, unless they are packed already.
+inline bool packs_columns(ProductPath path) {
+  return path == ProductPath::kRows || path == ProductPath::kNarrowRows ||
+         path == ProductPath::kPanels;
+}
 
 // The bytes for packed rows and two more, their sums, the sums of some blocks, a panel and its
 // transposition.

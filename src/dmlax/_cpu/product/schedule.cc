@@ -32,7 +32,7 @@ struct ProductSchedule {
   double time() const {
     const double panel = static_cast<double>(shape.depth) * static_cast<double>(shape.columns);
     const double rows = static_cast<double>(shape.rows);
-    const bool packs = problems[0].path != ProductPath::kDots && !packs_rows() && !shape.b_panels;
+    const bool packs = packs_columns(problems[0].path) && !shape.b_panels;
     const double products = rows * panel / kernels.products_per_ns;
     const double reading = panel / tuning::kReadBytesPerNs,
                  packing = panel / tuning::kPackedBytesPerNs;
@@ -79,7 +79,10 @@ struct ProductSchedule {
                              layout.panels * layout.panel_bytes <= tuning::kPanelsReadByAll;
     const bool by_panels =
         2 * layout.panels >= few && !splits_rows && shape.rows <= layout.rows_at_once;
-    const int64_t wanted = (tasks_of(time(), threads) + count() - 1) / count();
+    // A matrix in its order is read in long pieces of its rows, of which many share a page.
+    const bool is_unpacked = problems[0].path == ProductPath::kUnpacked;
+    const int64_t tasks = is_unpacked ? threads : tasks_of(time(), threads);
+    const int64_t wanted = (tasks + count() - 1) / count();
     const int64_t most = steps() / (shape.b_panels ? 1 : tuning::kStepsOfTask);
     const int64_t rows = by_panels ? 1 : std::clamp<int64_t>(most, 1, wanted);
     return {rows, std::min(layout.panels, (wanted + rows - 1) / rows)};
@@ -147,11 +150,11 @@ bool is_narrow(const uint8_t* b, int64_t count, bool is_signed) {
 
 ProductPath choose_path(const ProductShape& shape, const ProductKernels& kernels, const uint8_t* b,
                         int64_t elements) {
+  const bool few = shape.rows <= tuning::kFewRows;
+  if (few && !shape.b_transposed && !shape.b_panels) return ProductPath::kUnpacked;
   if (!kernels.multiplies_rows) return ProductPath::kPanels;
   if (shape.b_panels) return ProductPath::kRows;
-  if (shape.rows <= tuning::kFewRows) {
-    return shape.b_transposed ? ProductPath::kDots : ProductPath::kPanels;
-  }
+  if (few) return ProductPath::kDots;
   if (shape.b_transposed && shape.rows <= kernels.most_unpacked) {
     return ProductPath::kColumns;
   }

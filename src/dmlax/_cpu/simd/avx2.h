@@ -246,6 +246,12 @@ struct Simd : X86<Simd>, ScalarBits {
  private:
   friend X86;
 
+  // Sums vectors whose lanes of 128 bits have summands of four columns.
+  static __m256i sum_quarters(const __m256i* v) {
+    return _mm256_add_epi32(_mm256_permute2x128_si256(v[0], v[1], 0x20),
+                            _mm256_permute2x128_si256(v[0], v[1], 0x31));
+  }
+
   // Loads vectors of which `valid` bytes are readable. Zeros follow them.
   static auto load_first(int64_t valid) {
     return [valid](const uint8_t* bytes) {

@@ -9,6 +9,7 @@ namespace {
 struct Simd : X86<Simd> {
   static constexpr bool kPacksRows = true, kKeepsWindows = true;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
+  static constexpr bool kInterleavesPanels = true;
 
   // --- int32
 
@@ -150,6 +151,11 @@ struct Simd : X86<Simd> {
     }
     bytes = _mm512_xor_si512(bytes, load(constants.flipped));
     store(to, _mm512_permutexvar_epi32(load(constants.order), bytes));
+  }
+
+  // Lane i becomes the lane that the last four bits of index i name.
+  static Floats permute_floats(Floats v, Int32s indices) {
+    return _mm512_permutexvar_ps(indices, v);
   }
 
   static bool is_zero(Int32s v) { return _mm512_test_epi32_mask(v, v) == 0; }
@@ -323,6 +329,14 @@ struct Simd : X86<Simd> {
 
   static uint64_t first_bits(int64_t count) {
     return _bzhi_u64(~uint64_t{0}, static_cast<unsigned>(count));
+  }
+
+  // Sums vectors whose lanes of 128 bits have summands of four columns.
+  static __m512i sum_quarters(const __m512i* v) {
+    const auto sum_pairs = [](__m512i a, __m512i b) {
+      return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+    };
+    return sum_pairs(sum_pairs(v[0], v[1]), sum_pairs(v[2], v[3]));
   }
 
   // Loads vectors of which `valid` bytes are readable. Zeros follow them.

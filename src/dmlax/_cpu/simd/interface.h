@@ -25,6 +25,7 @@ struct OptionalFeatures {
   static constexpr bool kPacksRows = false;        // rows of few columns are packed together
   static constexpr bool kKeepsWindows = false;     // windows of depthwise lines stay in registers
   static constexpr bool kMultipliesNarrowRows = false;  // `Narrow`: columns within -64 to 64
+  static constexpr bool kInterleavesPanels = false;     // a panel's quads stay in registers
   static constexpr bool kPermutesBytes = false;
   static constexpr bool kExpandsBytes = false;
   static constexpr bool kStoresMasked = false;  // coordinates are written a vector at a time
@@ -133,6 +134,7 @@ concept RowInstructions = requires(typename S::Int32s v, typename S::Int32s* vec
   { S::multiply_words(v, v, v) } -> Is<void>;  // sums += row . columns; a row's bytes are unsigned
   { S::pack_row(target, bytes, count, uint8_t{128}) } -> Is<void>;    // to words, with flipped bits
   { S::transpose_words(vectors) } -> Is<void>;                        // kLanes vectors
+  { S::sum_lanes(vectors) } -> Is<typename S::Int32s>;                // of kLanes vectors
   { S::store_bytes_in_order(target, vectors, 0, true) } -> Is<void>;  // neighbouring columns
 };
 
@@ -164,6 +166,14 @@ concept PackInstructions =
       { S::in_register(v) } -> Is<typename S::Int32s>;
     };
 
+// kInterleavesPanels. interleave_vectors makes kVectors Columns of kKPack rows, from a column on.
+template <typename S>
+concept InterleaveInstructions = requires(typename S::Int32s v, typename S::Int32s* vectors,
+                                          const uint8_t* const* rows, int64_t count, uint8_t flip) {
+  { S::interleave_vectors(rows, 0, 4, count, flip, vectors) } -> Is<void>;
+  requires std::constructible_from<typename S::Columns, typename S::Int32s>;
+};
+
 // kKeepsWindows. Three rows' quads, of one pixel or of parts of several; bytes to a row for each
 // part.
 template <typename S>
@@ -175,13 +185,15 @@ concept WindowInstructions = requires(const uint8_t* (*rows)[3], int64_t count,
 
 template <typename S>
 concept ByteInstructions =
-    requires(typename S::Bytes b, typename S::Int32s* vectors, const uint8_t* bytes) {
+    requires(typename S::Bytes b, typename S::Int32s v, typename S::Int32s* vectors,
+             typename S::Floats f, const uint8_t* bytes) {
       { S::load_bytes(bytes) } -> Is<typename S::Bytes>;
       { S::broadcast_byte(uint8_t{1}) } -> Is<typename S::Bytes>;
       { S::flip_bits(b, b) } -> Is<typename S::Bytes>;
       { S::permute_bytes(b, b) } -> Is<typename S::Bytes>;
-      { S::first_lanes() } -> Is<typename S::Int32s>;  // 0, 1, 2, ...
-      { S::to_panel_order(vectors) } -> Is<void>;      // kVectors vectors of neighbouring columns
+      { S::permute_floats(f, v) } -> Is<typename S::Floats>;  // by the last bits of 16 indices
+      { S::first_lanes() } -> Is<typename S::Int32s>;         // 0, 1, 2, ...
+      { S::to_panel_order(vectors) } -> Is<void>;  // kVectors vectors of neighbouring columns
       requires std::constructible_from<typename S::Columns, typename S::Bytes>;
     };
 
@@ -204,6 +216,7 @@ static_assert(SimdInstructions<Simd>);
 static_assert(!Simd::kMultipliesRows || RowInstructions<Simd>);
 static_assert(!Simd::kRequantizesRows || RequantizeInstructions<Simd>);
 static_assert(!Simd::kPacksRows || PackInstructions<Simd>);
+static_assert(!Simd::kInterleavesPanels || InterleaveInstructions<Simd>);
 static_assert(!Simd::kKeepsWindows || WindowInstructions<Simd>);
 static_assert(!Simd::kPermutesBytes || ByteInstructions<Simd>);
 static_assert(!Simd::kExpandsBytes || ExpandInstructions<Simd>);

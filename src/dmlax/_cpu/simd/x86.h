@@ -60,17 +60,25 @@ struct X86 : OptionalFeatures {
 
   static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
                               uint8_t* quad) {
-    const Vector sign = broadcast_byte(flip);
-    for (int column = 0; column < kPanelWidth; column += kPackedBytes, valid -= kPackedBytes) {
-      Vector r[4], quads[4];
-      const auto load = S::load_first(valid);
-      for (int i = 0; i < 4; ++i) {
-        r[i] = i < count ? MM_XOR(load(rows[i] + column), sign) : Vector{};
-      }
-      interleave_quads(r, quads);
+    for (int column = 0; column < kPanelWidth; column += kPackedBytes) {
+      Vector quads[4];
+      interleave_vectors(rows, column, count, valid, flip, quads);
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i, quad += kPackedBytes) S::store(quad, quads[i]);
     }
+  }
+
+  // Interleaves a vector of every row, from a column on.
+  static void interleave_vectors(const uint8_t* const* rows, int column, int count, int64_t valid,
+                                 uint8_t flip, Vector* quads) {
+    const Vector sign = broadcast_byte(flip);
+    const auto load = S::load_first(valid - column);
+    Vector r[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      r[i] = i < count ? MM_XOR(load(rows[i] + column), sign) : Vector{};
+    }
+    interleave_quads(r, quads);
   }
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
@@ -98,6 +106,23 @@ struct X86 : OptionalFeatures {
   }
 
 #endif
+
+  // Sums the lanes of kLanes vectors: lane i is the sum of vector i.
+  static Int32s sum_lanes(const Int32s* v) {
+    Int32s fours[kLanes / 4];
+#pragma GCC unroll 4
+    for (int i = 0; i < kLanes / 4; ++i) {
+      Int32s pairs[2];
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        const Int32s a = v[4 * i + 2 * j], b = v[4 * i + 2 * j + 1];
+        pairs[j] = add(MM(unpacklo_epi32)(a, b), MM(unpackhi_epi32)(a, b));
+      }
+      fours[i] =
+          add(MM(unpacklo_epi64)(pairs[0], pairs[1]), MM(unpackhi_epi64)(pairs[0], pairs[1]));
+    }
+    return S::sum_quarters(fours);
+  }
 
   template <bool fixed = false>
   static void store_bytes_in_order(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
