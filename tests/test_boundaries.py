@@ -87,7 +87,7 @@ LAYERS = {  # a file imports those of lower layers, and those of its own folder
     "_cuda": 2,
     "_descriptors": 3,
     "_compile.py": 3,
-    **dict.fromkeys((*ROOMS, "_concatenation", "_rows", "_softmax"), 4),
+    **dict.fromkeys((*ROOMS, "_block_product", "_concatenation", "_rows", "_softmax"), 4),
     **dict.fromkeys(("_attention", "_convolution_add", "_layer_normalization"), 5),
     **dict.fromkeys(("_matmul_add", "_matmul_lookup"), 5),
     "_self_attention": 6,

@@ -30,6 +30,7 @@ TARGETS = (
     "dmlax_normalize_rows_v1",
     "dmlax_softmax_rows_v1",
     "dmlax_quantized_softmax_v1",
+    "dmlax_block_product_v1",
 )
 _KEPT = (1 << 25) - (1 << 13)  # bytes: nearly the largest block by which glibc adapts
 _LIBRARY = "_native.so"

@@ -25,7 +25,7 @@ DTYPES = ("int8", "uint8", "int16", "int32", "float32")
 REFUSALS = (  # the handlers', then XLA's own for a result's data type
     *("convolution: ", "matrix product: ", "matrix product's epilogue: ", "element_wise: "),
     *("quantized_binary: ", "lookup: ", "pooling: ", "dynamic_quantize: ", "nonzero_coordinates: "),
-    *("rows: ", "quantized_softmax: "),
+    *("rows: ", "quantized_softmax: ", "block product: "),
     "Wrong buffer dtype",
 )
 
@@ -121,6 +121,11 @@ CALLS = {
         (((3, 5), "uint8"), ((256,), "float32")),
         (((3, 5), "uint8"),),
         {"multiplier": np.float32(256), "zero_point": np.int64(0)},
+    ),
+    "dmlax_block_product_v1": HandlerCall(
+        (((64,), "float32"), ((8, 32), "uint8"), ((8, 2), "float32"), ((8, 2), "float32")),
+        (((8,), "float32"),),
+        {},
     ),
 }
 

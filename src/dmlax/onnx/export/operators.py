@@ -19,6 +19,7 @@ from dmlax._convolution_add.plan import terms
 from dmlax._matmul.api import INTEGER as PRODUCT
 from dmlax.onnx.export.nodes import mappable_node, node, nodes, window_attributes, without_dilations
 from dmlax.onnx.export.writer import Form, Shape, Tensor, Unwritable, Writer
+from dmlax.onnx.operators.n_bits import multiply_blocks
 
 _UINT8, _INT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.int32)
 
@@ -316,4 +317,5 @@ COMPOSED: dict[str, Callable[[Call], Any]] = {  # of other operators and of JAX
     "quantized_linear_convolution_add": _convolution_add,
     "matrix_multiply_integer_to_float": _product_to_float,
     "quantized_lookup": _lookup,
+    "block_product": lambda call: multiply_blocks(call.plan, call.operands),
 }

@@ -13,6 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmlax._block_product import call as block_product
+from dmlax._block_product.plan import BlockPlan, Blocks
+from dmlax._core.arguments import is_static
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits
@@ -157,6 +160,39 @@ def multiply(
     return result.astype(a.dtype)
 
 
+def multiply_blocks(plan: BlockPlan, operands: Blocks) -> Array:
+    """The product of 4-bit blocks in plain XLA."""
+    depth, sizes = operands.a.shape[-1], operands.a.shape[:-1]
+
+    def by_columns(a: Array, held: Array, *parameters: Array) -> Array:
+        weights = _Weights(held, 4, False, 0, plan.block_size, (plan.columns, depth))
+        return multiply(a, weights, *parameters)
+
+    if not is_static(sizes) or not 0 < math.prod(sizes) <= _FEW_ROWS:
+        return by_columns(*operands)
+    y: Array = lax.platform_dependent(*operands, cuda=multiply_few_rows, default=by_columns)
+    return y
+
+
+def multiply_few_rows(a: Array, held: Array, scale: Array, zero_point: Array) -> Array:
+    """Multiplies few rows by 4-bit blocks, element by element, for GPUs.
+
+    XLA fuses it into one reading of the packed weights, and writes no dequantized ones.
+    """
+    count, blocks = scale.shape
+    weights = _Weights(held, 4, False, 0, 0, (count, blocks))
+    held = held.reshape((count, blocks, -1))
+    rows = a.astype(np.float32).reshape((-1, blocks, held.shape[-1], weights.per_byte))
+    zero_point = jnp.expand_dims(zero_point.astype(np.float32), -1)
+    low, high = (weights.plane(held, place) - zero_point for place in (0, 1))
+    factors = jnp.expand_dims(scale.astype(np.float32), -1)
+    result = [((low * x[..., 0] + high * x[..., 1]) * factors).sum((1, 2)) for x in rows]
+    return jnp.stack(result).reshape((*a.shape[:-1], count)).astype(a.dtype)
+
+
+BLOCKS = block_product.operator(multiply_blocks)
+
+
 @operator("MatMulNBits", 1, domain=MICROSOFT, ignores=["accuracy_level"])
 def matrix_product_of_blocks(
     a: Array,
@@ -191,53 +227,13 @@ def matrix_product_of_blocks(
         indices = jnp.pad(jnp.asarray(group_indices), (0, blocks * block_size - K))
     padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, blocks * block_size - K)])
     scale = scales.reshape((N, blocks))
-    if indices is None and _are_few(a.shape[:-1]):
-        operands = padded, weights.held, scale, zero_point
-        y: Array = lax.platform_dependent(
-            *operands,
-            cuda=functools.partial(multiply_few_rows, bits),
-            default=lambda a, held, *parameters: multiply(
-                a, weights._replace(held=held), *parameters
-            ),
-        )
+    if bits == 4 and indices is None:
+        operands = Blocks(padded.astype(np.float32), weights.held, scale, zero_point)
+        plan, operands = BLOCKS.plan(operands, block_size)
+        y = BLOCKS.call(plan, operands).astype(a.dtype)
     else:
         y = multiply(padded, weights, scale, zero_point, indices)
     return y if bias is None else y + bias.reshape((N,))
-
-
-def _are_few(sizes: tuple[int, ...]) -> bool:
-    return all(isinstance(size, int) for size in sizes) and 0 < math.prod(sizes) <= _FEW_ROWS
-
-
-def multiply_few_rows(bits: int, a: Array, held: Array, scale: Array, zero_point: Array) -> Array:
-    """Multiplies few rows by blocks, element by element, for GPUs.
-
-    XLA fuses it into one reading of the packed weights, and writes no dequantized ones.
-
-    Args:
-      bits: of a weight.
-      a: floats, whose last axis is that of whole blocks.
-      held: uint8, the packed rows of the transposed matrix.
-      scale: one value per block.
-      zero_point: as the scale, or one value.
-    """
-    count, blocks = scale.shape
-    weights = _Weights(held, bits, False, 0, 0, (count, blocks))
-    held = held.reshape((*scale.shape, -1))
-    rows = a.astype(np.float32).reshape((-1, scale.shape[1], held.shape[-1], weights.per_byte))
-    planes = [
-        weights.plane(held, place) - jnp.expand_dims(zero_point.astype(np.float32), -1)
-        for place in range(weights.per_byte)
-    ]
-    factors = jnp.expand_dims(scale.astype(np.float32), -1)
-
-    def product(row: Array) -> Array:
-        terms = (plane * row[..., place] for place, plane in enumerate(planes))
-        total: Array = (functools.reduce(jnp.add, terms) * factors).sum((1, 2))
-        return total
-
-    result = jnp.stack([product(row) for row in rows])
-    return result.reshape((*a.shape[:-1], -1)).astype(a.dtype)
 
 
 def _zero_points(zero_points: Array | None, count: int, blocks: int, bits: int) -> Array:
