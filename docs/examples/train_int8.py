@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 from flax import nnx
-from jax import Array, lax
+from jax import Array
 
 import digits
 import dmlax.onnx
@@ -78,8 +78,7 @@ def in_int8(ranges: dict, name: str, layer: Any, *inputs: Array, weight_bits: in
         scales = calibration.keywords(a=operands[0], b=operands[1], output=output)
         return training.element_wise_quantized_linear_add(*inputs, **scales, arithmetic="float32")
     w, b = layer.kernel[...], layer.bias[...]
-    filter = calibration.quantize_weights(lax.stop_gradient(w), axis=3)
-    filter = filter._replace(scale=filter.scale * (127 / (2 ** (weight_bits - 1) - 1)))
+    filter = calibration.quantize_weights(w, axis=3, bits=weight_bits)
     scales = calibration.keywords(input=operands[0], filter=filter, output=output)
     options = {"strides": layer.strides, "padding": layer.padding, "arithmetic": "float32"}
     options["dimension_numbers"] = ("NHWC", "HWIO", "NHWC")

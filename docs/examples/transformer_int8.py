@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnxruntime
-from jax import Array, lax
+from jax import Array
 
 import digits
 import dmlax.onnx
@@ -88,7 +88,7 @@ def in_int8(ranges: dict[str, list], name: str, layer: Any, *inputs: Array) -> A
     *operands, output = ranges[name]
     if isinstance(layer, eqx.nn.Linear):
         b = layer.weight.T
-        operands += [calibration.quantize_weights(lax.stop_gradient(b), axis=-1)]
+        operands += [calibration.quantize_weights(b, axis=-1)]
         inputs += (b, layer.bias)
     scales = calibration.keywords(a=operands[0], b=operands[1], output=output)
     if layer is jnp.add:

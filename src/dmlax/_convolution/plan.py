@@ -228,7 +228,7 @@ def check_filter_zero_point(rules: Rules, shape: FilterShape, zero_point: Aval |
     """Checks that it is one value or one per output channel, of the filter's dtype."""
     if zero_point is not None:
         rules.expect_dtype("FilterZeroPointTensor", zero_point, shape.filter.dtype)
-        _check_per_channel(rules, "FilterZeroPointTensor", zero_point, shape.outputs)
+        _check_per_channel(rules, "FilterZeroPointTensor", zero_point, shape)
 
 
 def check_prepared(rules: Rules, shape: FilterShape, arrays: Sequence[Aval | None]) -> None:
@@ -247,10 +247,12 @@ def _check_single(rules: Rules, field: str, aval: Aval) -> None:
     rules.expect(good, "sizes", field, f"is {aval}, expected one value, as () or (1, 1, 1, 1)")
 
 
-def _check_per_channel(rules: Rules, field: str, aval: Aval, outputs: int) -> None:
+def _check_per_channel(rules: Rules, field: str, aval: Aval, shape: FilterShape) -> None:
+    outputs = shape.outputs
     good = len(aval.shape) <= 4 and aval.size in (1, outputs) and max((1, *aval.shape)) == aval.size
     wanted = f"one value or {outputs}, one per output channel"
-    rules.expect(good, "sizes", field, f"is {aval}, expected {wanted}")
+    axis = f"axis {shape.specification[0]} of FilterTensor {shape.filter} by dimension_numbers"
+    rules.expect(good, "sizes", field, f"is {aval}, expected {wanted}, {axis}")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -292,15 +294,15 @@ def _check_input(rules: Rules, input: Aval, filter: FilterShape, options: Option
 def _check_parameters(
     rules: Rules, operands: Avals, filter: FilterShape, output_dtype: np.dtype
 ) -> None:
+    if operands.filter_scale is not None:
+        _check_per_channel(rules, "FilterScaleTensor", operands.filter_scale, filter)
     check_filter_zero_point(rules, filter, operands.filter_zero_point)
     if operands.bias is not None:
         rules.expect_dtype("BiasTensor", operands.bias, jnp.int32)
         _check_bias(rules, operands.bias, filter)
     dtypes = {"input_zero_point": operands.input.dtype, "output_zero_point": output_dtype}
     for name, field, aval in rules.expect_dtypes(operands, dtypes | SCALE_DTYPES):
-        if name == "filter_scale":
-            _check_per_channel(rules, field, aval, filter.outputs)
-        else:
+        if name != "filter_scale":
             _check_single(rules, field, aval)
 
 

@@ -3,6 +3,7 @@
 import contextvars
 import functools
 import importlib
+import itertools
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -211,6 +212,14 @@ def user_position(equation: JaxprEqn) -> str:
     frames = source_info_util.user_frames(equation.source_info.traceback)
     lines = [(frame.file_name, frame.start_line, frame.function_name) for frame in frames]
     return _first_outside(lines)
+
+
+def user_call(equation: JaxprEqn) -> str:
+    """The function of dmlax that the user's code called for an equation, or ""."""
+    frames = [*source_info_util.user_frames(equation.source_info.traceback)]
+    inside = [*itertools.takewhile(lambda frame: frame.file_name.startswith(_PACKAGE), frames)]
+    names = [frame.function_name for frame in inside if not frame.function_name.endswith("call")]
+    return names[-1] if names and len(inside) < len(frames) else ""
 
 
 def user_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core.arguments import Aval, Rules
+from dmlax._core.arguments import Rules
 from dmlax._quantize.api import element_wise_quantize_linear
 from dmlax.calibration.observers import LEAST_EXPONENT, Histogram, Range, Target
 from dmlax.training import rounding
@@ -164,7 +164,8 @@ def quantization(
 
     Raises:
       SpecError: code `value` (observer) if it has seen nothing, NaN or an infinity, where that is
-        known; `data_type` (OutputTensor); `option` (per_channel) for an observer without channels.
+        known; `data_type` (dtype); `option` (per_channel) for an observer without channels, or
+        (observer) for anything else.
 
     Example:
       >>> import jax.numpy as jnp
@@ -174,16 +175,45 @@ def quantization(
       >>> scale.tolist(), zero_point.tolist()
       ([1.0, 2.0], [0, 0])
     """
-    rules, chosen = Rules("quantization"), np.dtype(dtype)
-    rules.expect_dtype("OutputTensor", Aval(chosen, ()), np.int8, np.uint8)
+    return _quantization("quantization", observer, dtype, symmetric, per_channel)
+
+
+def _quantization(
+    name: str,
+    observer: Range,
+    dtype: DTypeLike,
+    symmetric: bool,
+    per_channel: bool | None = None,
+    bits: int = 8,
+) -> Quantization:
+    """The parameters for integers of `bits`, which the dtype holds."""
+    rules = Rules(name)
+    text = f"has type {type(observer).__name__}, expected one as calibration.min_max().observe(x)"
+    rules.expect(isinstance(observer, Range), "option", "observer", text)
+    chosen = _dtype(rules, dtype)
     has_channels = observer.axis is not None
     several = has_channels if per_channel is None else per_channel
     alone = "is True, of an observer without channels"
     rules.expect(has_channels or not several, "option", "per_channel", alone)
     _expect_values(rules, observer)
-    target = Target(*rounding.limits_of(chosen), symmetric)
+    target = Target(*_limits(chosen, bits), symmetric)
     scale, zero_point = _parameters(target, several, observer)
     return Quantization(scale, zero_point.astype(chosen))
+
+
+def _dtype(rules: Rules, dtype: DTypeLike) -> np.dtype:
+    """Takes int8 or uint8."""
+    chosen = np.dtype(dtype)
+    is_few = rules.operator == "quantize_weights" and chosen.name.endswith("int4")
+    text = f"is {chosen.name}, expected int8 or uint8{'; pass bits=4' if is_few else ''}"
+    rules.expect(chosen.name in ("int8", "uint8"), "data_type", "dtype", text)
+    return chosen
+
+
+def _limits(dtype: np.dtype, bits: int) -> rounding.Limits:
+    """The least and the greatest integer of `bits` that the dtype holds."""
+    low, high = rounding.limits_of(dtype)
+    return low >> (8 - bits), high >> (8 - bits)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -203,22 +233,28 @@ def quantize_weights(
     axis: int | None = 0,
     dtype: DTypeLike = np.int8,
     symmetric: bool = True,
+    bits: int = 8,
     observer: Range | None = None,
 ) -> QuantizedWeights:
     """Quantizes weights, by default each output channel of a filter to -127..127.
 
+    The scale has no gradient: weights that train with it adapt to the rounding.
+
     Args:
       weights: float32, bfloat16 or float16.
-      axis: the axis of channels, 0 of a filter OIHW and -1 of a matrix (K, N); None for one scale.
+      axis: the axis of output channels: 0 of a filter OIHW, -1 of a filter HWIO or a matrix (K, N);
+        None for one scale.
       dtype: int8 or uint8.
       symmetric: as of `quantization`.
+      bits: 2 to 8. Fewer than 8 also are int8 or uint8: 4 bits are -7..7.
       observer: one that has seen nothing and has the axis and its size; default `min_max`.
 
     Returns:
       A `QuantizedWeights(values, scale, zero_point)`.
 
     Raises:
-      SpecError: as `quantization`; code `sizes` for an observer of another number of channels.
+      SpecError: as `quantization`; code `sizes` for an observer of another number of channels;
+        `option` (bits).
 
     Example:
       >>> import jax.numpy as jnp
@@ -227,13 +263,17 @@ def quantize_weights(
       >>> weights.values.tolist()
       [[50, -127], [64, 127]]
     """
-    array = Rules("quantize_weights").to_array("weights", weights).astype(np.float32)
+    rules = Rules("quantize_weights")
+    array = rounding.stopped(rules.to_array("weights", weights).astype(np.float32))
+    bits = rules.to_integer("bits", bits, 2, 8)
     if observer is None:
-        observer = _range("quantize_weights", axis, None if axis is None else array.shape[axis])
-    scale, zero_point = quantization(observer.observe(array), dtype, symmetric=symmetric)
-    values = element_wise_quantize_linear(
-        array, scale, zero_point, axis=axis, output_dtype=np.dtype(dtype)
+        observer = _range(rules.operator, axis, None if axis is None else array.shape[axis])
+    scale, zero_point = _quantization(
+        rules.operator, observer.observe(array), dtype, symmetric, bits=bits
     )
+    values = element_wise_quantize_linear(array, scale, zero_point, axis=axis)
+    if bits < 8:
+        values = jnp.clip(values, *_limits(values.dtype, bits))
     return QuantizedWeights(values, scale, zero_point)
 
 
@@ -281,13 +321,13 @@ def corrected_bias(
       bias: float32 (channels,).
       expected: outputs of the float layer, before its activation.
       actual: outputs of the quantized layer.
-      axis: the axis of channels.
+      axis: the axis of channels, 1 of NCHW and -1 of NHWC.
 
     Returns:
       float32 (channels,).
 
     Raises:
-      SpecError: code `sizes` for outputs of different shapes.
+      SpecError: code `sizes` for outputs of different shapes, or a bias of another size.
 
     Example:
       >>> import jax.numpy as jnp
@@ -298,9 +338,13 @@ def corrected_bias(
     """
     left, right = jnp.asarray(expected, jnp.float32), jnp.asarray(actual, jnp.float32)
     differ = f"has shape {right.shape}, expected {left.shape}, that of `expected`"
-    Rules("corrected_bias").expect(left.shape == right.shape, "sizes", "actual", differ)
+    rules, array = Rules("corrected_bias"), jnp.asarray(bias, jnp.float32)
+    rules.expect(left.shape == right.shape, "sizes", "actual", differ)
+    fits = -left.ndim <= axis < left.ndim and array.shape in ((), (left.shape[axis],))
+    wanted = f"one value for each channel, axis {axis} of `expected` {left.shape}"
+    rules.expect(fits, "sizes", "bias", f"has shape {array.shape}, expected {wanted}")
     others = tuple(i for i in range(left.ndim) if i != axis % left.ndim)
-    return jnp.asarray(bias, jnp.float32) + (left - right).mean(others)
+    return array + (left - right).mean(others)
 
 
 def keywords(**tensors: Quantization | QuantizedWeights) -> dict[str, Array]:
@@ -311,6 +355,9 @@ def keywords(**tensors: Quantization | QuantizedWeights) -> dict[str, Array]:
 
     Returns:
       A `<name>_scale` and a `<name>_zero_point` for each tensor.
+
+    Raises:
+      SpecError: code `option` for a tensor that is neither kind of quantization.
 
     Example:
       >>> import jax.numpy as jnp
@@ -325,11 +372,11 @@ def keywords(**tensors: Quantization | QuantizedWeights) -> dict[str, Array]:
       >>> training.quantized_linear_matrix_multiply(a, b, **scales).round(2).tolist()
       [[1.0]]
     """
-    return {
-        f"{name}_{part}": getattr(x, part)
-        for name, x in tensors.items()
-        for part in ("scale", "zero_point")
-    }
+    parts = ("scale", "zero_point")
+    for name, x in tensors.items():
+        text = f"has type {type(x).__name__}, expected a Quantization or QuantizedWeights"
+        Rules("keywords").expect(all(hasattr(x, part) for part in parts), "option", name, text)
+    return {f"{name}_{part}": getattr(x, part) for name, x in tensors.items() for part in parts}
 
 
 def _range(

@@ -57,8 +57,10 @@ def error_report(expected: Mapping[str, ArrayLike], actual: Mapping[str, ArrayLi
       last   inf dB           0               0
     """
     rules = Rules("error_report")
-    names = f"has {[*actual]}, expected {[*expected]}, the names of `expected`"
-    rules.expect(expected.keys() == actual.keys(), "option", "actual", names)
+    extra = [name for name in actual if name not in expected]
+    missing = [name for name in expected if name not in actual]
+    names = f"has the extra names {extra}, and lacks {missing} of `expected`"
+    rules.expect(not extra and not missing, "option", "actual", names)
     return ErrorReport(tuple(_layer(rules, n, expected[n], actual[n]) for n in expected))
 
 

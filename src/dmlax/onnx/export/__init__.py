@@ -39,8 +39,9 @@ def from_jax(
     """Writes a JAX function as an ONNX model.
 
     Operators of dmlax become the operators that ONNX Runtime computes with the bits of
-    `arithmetic="float32"`. Everything else becomes ONNX's float and integer operators. Arrays that
-    the function closes over become initializers.
+    `arithmetic="float32"`, even where the function asks for "exact". Everything else
+    becomes ONNX's float and integer operators. Arrays that the function closes over, such as the
+    weights, become initializers.
 
     Args:
       function: a function of arrays or pytrees of them, which `jax.jit` can trace.
@@ -57,7 +58,7 @@ def from_jax(
       An `onnx.ModelProto`.
 
     Raises:
-      UnsupportedError: the function cannot be traced, or parts of it have no counterpart in ONNX;
+      UnsupportedError: the function cannot be traced, or `from_jax` does not support parts of it;
         the message lists them all with their lines.
       SpecError: an option is wrong (code `option`).
       ImportError: the package `onnx` is not installed.
@@ -78,7 +79,9 @@ def from_jax(
     inputs = [writer.input(name, x.dtype, x.shape) for name, x in zip(names, structs, strict=True)]
     outputs = writer.interpret(program, inputs)
     if writer.problems:
-        raise UnsupportedError(f"from_jax: {'; '.join(writer.problems)}", "option", "function")
+        raise UnsupportedError(
+            f"from_jax: {'; '.join(dict.fromkeys(writer.problems))}", "option", "function"
+        )
     results = _names("output_names", output_names, _paths({"output": result}), names)
     return writer.model(inputs, dict(zip(results, outputs, strict=True)))
 
@@ -91,13 +94,19 @@ def _trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, An
         raise _untraceable("cannot be traced", error) from error
     except jax.errors.InconclusiveDimensionOperation as error:
         raise _untraceable("depends on a dynamic size", error) from error
+    except TypeError as error:
+        if "_DimExpr" not in str(error):
+            raise
+        remedy = "; x.shape[0] stays dynamic where len(x) cannot"
+        raise _untraceable("needs an integer for a dynamic size", error, remedy) from error
     return program, result
 
 
-def _untraceable(text: str, error: Exception) -> UnsupportedError:
+def _untraceable(text: str, error: Exception, remedy: str = "") -> UnsupportedError:
     reason = str(error).strip().splitlines()[0]
     line = compat.user_line(error)
-    return UnsupportedError(f"from_jax: function {text} at {line}: {reason}", "option", "function")
+    message = f"from_jax: function {text} at {line}: {reason}{remedy}"
+    return UnsupportedError(message, "option", "function")
 
 
 def _names(

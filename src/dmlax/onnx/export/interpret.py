@@ -26,9 +26,12 @@ _NEVER_FOLDED = (  # effects, and moves of constants, which the writer makes its
     *("broadcast_in_dim", "dim_as_value", "reshape", "slice", "squeeze", "transpose"),
 )
 
+_CHOICE = "dmlax_choose"  # arithmetic of dmlax, which is folded for constants
+_NO_CONSTANTS = "reads arguments of the function, expected constants: close over the weights"
+
 
 class Interpreter(Writer):
-    """Writes programs, and collects the equations that have no counterpart.
+    """Writes programs, and collects the equations that it cannot write.
 
     Attributes:
       problems: a line for every equation that cannot be written.
@@ -38,6 +41,7 @@ class Interpreter(Writer):
         super().__init__(form, opset)
         self.problems: list[str] = []
         self._line = ""  # of the call of the program that is written
+        self._function = ""  # of dmlax, which the user called there
 
     def interpret(self, program: compat.ClosedProgram, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Writes the equations that the outputs need."""
@@ -58,6 +62,7 @@ class Interpreter(Writer):
         except Unwritable as error:
             label = _label(equation)
             title = equation.primitive if label is None else label.operator.name
+            title = self._function if equation.primitive.name == _CHOICE else title
             self.problems.append(f"{title} {error}, at {self._position(equation)}")
             avals = compat.outputs_of(equation)
             return [Tensor(dtype, shape, shape, "unknown") for dtype, shape in avals]
@@ -73,14 +78,15 @@ class Interpreter(Writer):
         if name in _SAME:
             return inputs
         if (program := _called(equation)) is not None:
-            before = self._line
+            before = self._line, self._function
             if name == "jit":
                 self._line = self._position(equation)
+            self._function = compat.user_call(equation) or self._function
             outputs = self.interpret(program, inputs)
-            self._line = before
+            self._line, self._function = before
             return outputs
         if name not in RULES:
-            raise Unwritable("has no counterpart in ONNX")
+            raise Unwritable(_NO_CONSTANTS if name == _CHOICE else "is not supported")
         dtype, shape = avals[0]
         written = RULES[name](Site(self, params, shape, dtype), *inputs)
         return written if isinstance(written, list) else [written]

@@ -56,7 +56,7 @@ def write_call(w: Writer, params: Any, tensors: Sequence[Tensor]) -> list[Tensor
     call, maps = params["call"], params["maps"]
     name, unflatten = call.operator.name, functools.partial(jax.tree.unflatten, params["operands"])
     if (compute := WRITERS.get(name) or COMPOSED.get(name)) is None:
-        raise Unwritable("has no counterpart in ONNX")
+        raise Unwritable("is not supported")
     if maps and name in WRITERS:
         flags = [any(axis is not None for axis in axes) for axes in zip(*maps, strict=True)]
         _expect_mappable(unflatten(flags))

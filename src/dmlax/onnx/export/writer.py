@@ -50,7 +50,7 @@ def newest_opset() -> int:
 
 
 class Unwritable(Exception):
-    """The reason why an equation has no counterpart in ONNX."""
+    """The reason why an equation cannot be written."""
 
 
 @dataclass(frozen=True, eq=False)
