@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import dmlax
-from dmlax import calibration
+from dmlax import calibration, training
 
 OBSERVERS = {
     "min_max": calibration.min_max,
@@ -154,6 +154,58 @@ def test_weights_have_a_scale_for_each_channel():
     assert (clipped.scale <= found.scale).all()
 
 
+@pytest.mark.parametrize("bits", [2, 4, 7, 8])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_weights_of_few_bits_have_the_scale_of_their_integers(bits, dtype):
+    weights = np.random.default_rng(6).normal(size=(3, 40)).astype(np.float32)
+    found = calibration.quantize_weights(weights, bits=bits, dtype=dtype)
+    most, zero = 2 ** (bits - 1) - 1, 0 if dtype == np.int8 else 2 ** (bits - 1)
+    np.testing.assert_array_equal(found.zero_point, [zero] * 3)
+    integers = np.int32(found.values) - zero
+    np.testing.assert_array_equal(np.abs(integers).max(1), [most] * 3)
+    assert found.values.dtype == dtype
+    scale = np.asarray(found.scale)[:, None]
+    assert (np.abs(integers * scale - weights) <= 0.5001 * scale).all()
+    levels = calibration.quantize_weights(weights, bits=bits, dtype=dtype, symmetric=False).values
+    assert (np.ptp(np.int32(levels), axis=1) == 2**bits - 1).all()
+    clipping = calibration.percentile(50, axis=0, channels=3)
+    clipped = calibration.quantize_weights(weights, bits=bits, dtype=dtype, observer=clipping)
+    integers = np.int32(clipped.values) - zero
+    assert (integers.min(), integers.max()) == (-most - 1, most)
+
+
+def test_the_scale_of_weights_has_no_gradient():
+    def total(weights):
+        return calibration.quantize_weights(weights).scale.sum()
+
+    assert not jax.grad(total)(jnp.ones((2, 3))).any()
+
+
+def test_four_bits_are_the_remedy_for_the_dtype_int4():
+    message = "quantize_weights: dtype is int4, expected int8 or uint8; pass bits=4"
+    with pytest.raises(dmlax.SpecError, match=message):
+        calibration.quantize_weights(np.ones((2, 2), np.float32), dtype=jnp.int4)
+
+
+def test_a_scale_for_the_wrong_axis_is_named_before_its_zero_point():
+    weights = np.ones((3, 3, 2, 8), np.float32)
+    scales = calibration.keywords(filter=calibration.quantize_weights(weights))
+    x, layouts = np.ones((1, 5, 5, 2), np.float32), ("NHWC", "HWIO", "NHWC")
+    wrong = r"FilterScaleTensor is float32\[3\], expected one value or 8, one per output channel, "
+    wrong += r"axis 3 of FilterTensor int8\[3,3,2,8\] by dimension_numbers"
+    with pytest.raises(dmlax.SpecError, match=wrong):
+        training.quantized_linear_convolution(
+            x, weights, input_scale=1.0, output_scale=1.0, dimension_numbers=layouts, **scales
+        )
+    scales = calibration.keywords(b=calibration.quantize_weights(weights[0, 0]))
+    with pytest.raises(
+        dmlax.SpecError, match=r"BScaleTensor is float32\[2\], expected one value or"
+    ):
+        training.quantized_linear_matrix_multiply(
+            x, weights[0, 0], a_scale=1.0, output_scale=1.0, **scales
+        )
+
+
 def test_a_bias_is_rounded_half_to_even_and_saturates():
     bias = np.float32([0.5, 1.5, -2.5, 1e30, -1e30, 2**31])
     found = calibration.quantize_bias(bias, input_scale=2.0, filter_scale=np.float32([0.5] * 6))
@@ -172,6 +224,13 @@ def test_bias_correction_removes_the_mean_error_of_each_channel():
     with pytest.raises(dmlax.SpecError, match=r"actual has shape \(7, 3\)") as caught:
         calibration.corrected_bias(shift, expected, actual[:, :, 0, 0])
     assert caught.value.code == "sizes"
+    last = [np.moveaxis(x, 1, -1) for x in (expected, actual)]
+    channels = r"bias has shape \(3,\), expected one value for each channel, axis 1 of `expected`"
+    with pytest.raises(dmlax.SpecError, match=channels):
+        calibration.corrected_bias(shift, *last)
+    np.testing.assert_allclose(
+        calibration.corrected_bias(shift, *last, axis=-1), np.zeros(3), atol=1e-5
+    )
 
 
 def test_the_report_has_a_row_for_each_layer():
@@ -186,6 +245,9 @@ def test_the_report_has_a_row_for_each_layer():
         with pytest.raises(dmlax.SpecError) as caught:
             calibration.error_report(expected, actual)
         assert (caught.value.code, caught.value.field) == (code, "actual")
+    names = r"actual has the extra names \['b'\], and lacks \['last one'\] of `expected`"
+    with pytest.raises(dmlax.SpecError, match=names):
+        calibration.error_report(expected, {"a": np.ones(2), "b": np.ones(2)})
 
 
 EMPTY = {name: make() for name, make in OBSERVERS.items()}
@@ -199,12 +261,19 @@ WRONG = {
     "dtype": (
         lambda: calibration.quantization(EMPTY["mse"], np.int16),
         "data_type",
-        "OutputTensor",
+        "dtype",
     ),
     "channels": (
         lambda: calibration.quantization(EMPTY["min_max"], per_channel=True),
         "option",
         "per_channel",
+    ),
+    "an array": (lambda: calibration.quantization(np.ones(3)), "option", "observer"),
+    "a tuple": (lambda: calibration.keywords(a=(1.0, 0)), "option", "a"),
+    "9 bits": (
+        lambda: calibration.quantize_weights(np.ones((2, 2), np.float32), bits=9),
+        "option",
+        "bits",
     ),
     "no size": (lambda: calibration.min_max(axis=1), "option", "channels"),
     "bins": (lambda: calibration.mse(bins=100), "option", "bins"),

@@ -40,6 +40,16 @@ WRONG = [
         "'fill_value'",
     ),
     (
+        lambda: dmlax.quantized_linear_convolution(X, W, weights_scale=1.0),
+        "quantized_linear_convolution() got an unexpected keyword argument 'weights_scale'; the "
+        "keyword is 'filter_scale'",
+    ),
+    (
+        lambda: dmlax.quantized_linear_matrix_multiply(X, W, weights_zero_point=1),
+        "quantized_linear_matrix_multiply() got an unexpected keyword argument "
+        "'weights_zero_point'; the keyword is 'b_zero_point'",
+    ),
+    (
         lambda: dmlax.prepare_filter(W, groups=1),
         "prepare_filter() got an unexpected keyword argument 'groups'; the keyword is "
         "'group_count'",

@@ -1,5 +1,6 @@
 """Names of inputs and outputs, wrong options, and functions that no file can hold."""
 
+import functools
 import inspect
 import re
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 import dmlax
 import dmlax.onnx
-from dmlax import SpecError, UnsupportedError
+from dmlax import SpecError, UnsupportedError, calibration, training
 from support import exports
 
 X = np.ones((2, 3), np.float32)
@@ -83,7 +84,7 @@ def test_wrong_options(options, message):
     assert caught.value.code == "option"
 
 
-def test_every_part_without_a_counterpart_is_listed_with_its_line():
+def test_every_unsupported_part_is_listed_with_its_line():
     @jax.jit
     def inner(x):
         return jax.lax.erf_inv(x)
@@ -101,17 +102,38 @@ def test_every_part_without_a_counterpart_is_listed_with_its_line():
         "debug_print": "debug.print",
         "nonzero_coordinates": "nonzero_coordinates",
     }.items():
-        assert f"{name} has no counterpart in ONNX, at {line_of(function, text)}" in message
-    assert f"erf_inv has no counterpart in ONNX, at {line_of(inner, 'erf_inv')}" in message
+        assert f"{name} is not supported, at {line_of(function, text)}" in message
+    assert f"erf_inv is not supported, at {line_of(inner, 'erf_inv')}" in message
     assert caught.value.field == "function"
 
 
+def test_weights_are_no_arguments():
+    """One line for each call, which names the function that the user called."""
+    range = calibration.quantization(calibration.min_max().observe(X))
+
+    def layer(weights, bias, x):
+        rounded = calibration.quantize_weights(weights, axis=-1)
+        scales = calibration.keywords(a=range, b=rounded, output=range)
+        return training.quantized_linear_matrix_multiply(x, weights, bias, **scales)
+
+    weights, bias = np.ones((3, 2), np.float32), np.ones(2, np.float32)
+    with pytest.raises(UnsupportedError) as caught:
+        dmlax.onnx.from_jax(layer, weights, bias, X)
+    remedy = "reads arguments of the function, expected constants: close over the weights, at"
+    names = ("quantize_weights", "quantized_linear_matrix_multiply")
+    lines = [f"{name} {remedy} {line_of(layer, name)} (layer)" for name in names]
+    lines = [line.replace("(layer)", f"({layer.__qualname__})") for line in lines]
+    assert str(caught.value) == f"from_jax: {'; '.join(lines)}"
+    closed = functools.partial(layer, weights, bias)
+    exports.check(lambda x: closed(x), X, forms=["qoperator"])
+
+
 def test_a_callback_of_constants_is_not_run():
-    with pytest.raises(UnsupportedError, match="pure_callback has no counterpart"):
+    with pytest.raises(UnsupportedError, match="pure_callback is not supported"):
         dmlax.onnx.from_jax(lambda x: x + jax.pure_callback(lambda x: x, X, X), X)
 
 
-def test_options_without_a_counterpart_say_why():
+def test_unsupported_options_say_why():
     scale = jnp.ones((2, 1))
     matrix = np.ones((3, 2), np.int8)
 
@@ -137,6 +159,11 @@ def test_options_without_a_counterpart_say_why():
         (lambda x: x if x.sum() > 0 else -x, "cannot be traced at {}: Attempted boolean"),
         (lambda x: np.asarray(x) + 1, "cannot be traced at {}: The numpy.ndarray conversion"),
         (lambda x: x if x.shape[0] > 3 else -x, "depends on a dynamic size at {}: Symbolic"),
+        (
+            lambda x: x.reshape(len(x), -1),
+            "needs an integer for a dynamic size at {}: '_DimExpr' object cannot be interpreted as "
+            "an integer; x.shape[0] stays dynamic where len(x) cannot",
+        ),
     ],
 )
 def test_an_untraceable_function_names_the_line(function, message):
