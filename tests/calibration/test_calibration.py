@@ -187,20 +187,19 @@ def test_four_bits_are_the_remedy_for_the_dtype_int4():
         calibration.quantize_weights(np.ones((2, 2), np.float32), dtype=jnp.int4)
 
 
-def test_a_scale_for_the_wrong_axis_is_named_before_its_zero_point():
+def test_parameters_for_the_wrong_axis_are_told_the_right_one():
     weights = np.ones((3, 3, 2, 8), np.float32)
     scales = calibration.keywords(filter=calibration.quantize_weights(weights))
     x, layouts = np.ones((1, 5, 5, 2), np.float32), ("NHWC", "HWIO", "NHWC")
-    wrong = r"FilterScaleTensor is float32\[3\], expected one value or 8, one per output channel, "
+    wrong = r"FilterZeroPointTensor is int8\[3\], expected one value or 8, one per output channel, "
     wrong += r"axis 3 of FilterTensor int8\[3,3,2,8\] by dimension_numbers"
     with pytest.raises(dmlax.SpecError, match=wrong):
         training.quantized_linear_convolution(
             x, weights, input_scale=1.0, output_scale=1.0, dimension_numbers=layouts, **scales
         )
     scales = calibration.keywords(b=calibration.quantize_weights(weights[0, 0]))
-    with pytest.raises(
-        dmlax.SpecError, match=r"BScaleTensor is float32\[2\], expected one value or"
-    ):
+    wrong = r"BZeroPointTensor is int8\[2\], .*, the last axis of BTensor int8\[2,8\]"
+    with pytest.raises(dmlax.SpecError, match=wrong):
         training.quantized_linear_matrix_multiply(
             x, weights[0, 0], a_scale=1.0, output_scale=1.0, **scales
         )

@@ -294,15 +294,15 @@ def _check_input(rules: Rules, input: Aval, filter: FilterShape, options: Option
 def _check_parameters(
     rules: Rules, operands: Avals, filter: FilterShape, output_dtype: np.dtype
 ) -> None:
-    if operands.filter_scale is not None:
-        _check_per_channel(rules, "FilterScaleTensor", operands.filter_scale, filter)
     check_filter_zero_point(rules, filter, operands.filter_zero_point)
     if operands.bias is not None:
         rules.expect_dtype("BiasTensor", operands.bias, jnp.int32)
         _check_bias(rules, operands.bias, filter)
     dtypes = {"input_zero_point": operands.input.dtype, "output_zero_point": output_dtype}
     for name, field, aval in rules.expect_dtypes(operands, dtypes | SCALE_DTYPES):
-        if name != "filter_scale":
+        if name == "filter_scale":
+            _check_per_channel(rules, field, aval, filter)
+        else:
             _check_single(rules, field, aval)
 
 

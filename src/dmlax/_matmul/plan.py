@@ -263,15 +263,15 @@ def _check_parameters(
     output: Aval,
 ) -> None:
     """Checks the dtypes and shapes of scales, zero points and the bias."""
-    if operands.b_scale is not None:
-        _check_per_column(rules, "BScaleTensor", operands.b_scale, matrix)
     check_b_zero_point(rules, matrix, operands.b_zero_point)
     a = operands.a
     a_rows = (*a.shape[:-1], 1) if len(a.shape) > 1 else (1, 1)
     dtypes = {"a_zero_point": a.dtype, "output_zero_point": output.dtype}
     dtypes |= dict.fromkeys(("a_scale", "b_scale", "output_scale"), np.dtype(np.float32))
     for name, field, parameter in rules.expect_dtypes(operands, dtypes):
-        if name != "b_scale":
+        if name == "b_scale":
+            _check_per_column(rules, field, parameter, matrix)
+        else:
             _check_per_row(rules, field, parameter, a_rows if name.startswith("a_") else rows)
     if operands.bias is not None:
         _check_bias(rules, operands.bias, operands.output_scale is not None, output)
@@ -280,7 +280,7 @@ def _check_parameters(
 def _check_per_column(rules: Rules, field: str, parameter: Aval, matrix: MatrixShape) -> None:
     sizes = (*matrix.batch, 1, matrix.columns) if len(matrix.matrix.shape) > 1 else ()
     good = _is_single(parameter) or _broadcasts(parameter.shape, sizes)
-    wanted = f"one value or one per column of BTensor {matrix}"
+    wanted = f"one value or one per column, the last axis of BTensor {matrix}"
     rules.expect(good, "sizes", field, f"is {parameter}, expected {wanted}")
 
 
