@@ -182,7 +182,7 @@ def test_the_scale_of_weights_has_no_gradient():
 
 
 def test_four_bits_are_the_remedy_for_the_dtype_int4():
-    message = "quantize_weights: dtype is int4, expected int8 or uint8; pass bits=4"
+    message = "quantize_weights: dtype is int4, expected int8 or uint8, also for the `bits` of"
     with pytest.raises(dmlax.SpecError, match=message):
         calibration.quantize_weights(np.ones((2, 2), np.float32), dtype=jnp.int4)
 

@@ -175,22 +175,23 @@ def quantization(
       >>> scale.tolist(), zero_point.tolist()
       ([1.0, 2.0], [0, 0])
     """
-    return _quantization("quantization", observer, dtype, symmetric, per_channel)
+    return _quantization(Rules("quantization"), observer, dtype, symmetric, 8, per_channel)
 
 
 def _quantization(
-    name: str,
+    rules: Rules,
     observer: Range,
     dtype: DTypeLike,
     symmetric: bool,
+    bits: int,
     per_channel: bool | None = None,
-    bits: int = 8,
 ) -> Quantization:
     """The parameters for integers of `bits`, which the dtype holds."""
-    rules = Rules(name)
     text = f"has type {type(observer).__name__}, expected one as calibration.min_max().observe(x)"
     rules.expect(isinstance(observer, Range), "option", "observer", text)
-    chosen = _dtype(rules, dtype)
+    chosen = np.dtype(dtype)
+    wanted = f"is {chosen.name}, expected int8 or uint8, also for the `bits` of quantize_weights"
+    rules.expect(chosen.name in ("int8", "uint8"), "data_type", "dtype", wanted)
     has_channels = observer.axis is not None
     several = has_channels if per_channel is None else per_channel
     alone = "is True, of an observer without channels"
@@ -199,15 +200,6 @@ def _quantization(
     target = Target(*_limits(chosen, bits), symmetric)
     scale, zero_point = _parameters(target, several, observer)
     return Quantization(scale, zero_point.astype(chosen))
-
-
-def _dtype(rules: Rules, dtype: DTypeLike) -> np.dtype:
-    """Takes int8 or uint8."""
-    chosen = np.dtype(dtype)
-    is_few = rules.operator == "quantize_weights" and chosen.name.endswith("int4")
-    text = f"is {chosen.name}, expected int8 or uint8{'; pass bits=4' if is_few else ''}"
-    rules.expect(chosen.name in ("int8", "uint8"), "data_type", "dtype", text)
-    return chosen
 
 
 def _limits(dtype: np.dtype, bits: int) -> rounding.Limits:
@@ -246,7 +238,8 @@ def quantize_weights(
         None for one scale.
       dtype: int8 or uint8.
       symmetric: as of `quantization`.
-      bits: 2 to 8. Fewer than 8 also are int8 or uint8: 4 bits are -7..7.
+      bits: 2 to 8. Fewer than 8 also are int8 or uint8: 4 bits are -7..7. If the observer cuts values
+        off, 4 bits are -8..7: train with weights that `training.fake_quantize` clamps to these.
       observer: one that has seen nothing and has the axis and its size; default `min_max`.
 
     Returns:
@@ -268,9 +261,7 @@ def quantize_weights(
     bits = rules.to_integer("bits", bits, 2, 8)
     if observer is None:
         observer = _range(rules.operator, axis, None if axis is None else array.shape[axis])
-    scale, zero_point = _quantization(
-        rules.operator, observer.observe(array), dtype, symmetric, bits=bits
-    )
+    scale, zero_point = _quantization(rules, observer.observe(array), dtype, symmetric, bits)
     values = element_wise_quantize_linear(array, scale, zero_point, axis=axis)
     if bits < 8:
         values = jnp.clip(values, *_limits(values.dtype, bits))

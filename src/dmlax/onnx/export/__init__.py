@@ -79,9 +79,8 @@ def from_jax(
     inputs = [writer.input(name, x.dtype, x.shape) for name, x in zip(names, structs, strict=True)]
     outputs = writer.interpret(program, inputs)
     if writer.problems:
-        raise UnsupportedError(
-            f"from_jax: {'; '.join(dict.fromkeys(writer.problems))}", "option", "function"
-        )
+        problems = "; ".join(dict.fromkeys(writer.problems))
+        raise UnsupportedError(f"from_jax: {problems}", "option", "function")
     results = _names("output_names", output_names, _paths({"output": result}), names)
     return writer.model(inputs, dict(zip(results, outputs, strict=True)))
 
@@ -105,8 +104,8 @@ def _trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, An
 def _untraceable(text: str, error: Exception, remedy: str = "") -> UnsupportedError:
     reason = str(error).strip().splitlines()[0]
     line = compat.user_line(error)
-    message = f"from_jax: function {text} at {line}: {reason}{remedy}"
-    return UnsupportedError(message, "option", "function")
+    problem = f"function {text} at {line}: {reason}{remedy}"
+    return UnsupportedError(f"from_jax: {problem}", "option", "function")
 
 
 def _names(
