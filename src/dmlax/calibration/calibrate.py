@@ -238,8 +238,8 @@ def quantize_weights(
         None for one scale.
       dtype: int8 or uint8.
       symmetric: as of `quantization`.
-      bits: 2 to 8. Fewer than 8 also are int8 or uint8: 4 bits are -7..7. If the observer cuts values
-        off, 4 bits are -8..7: train with weights that `training.fake_quantize` clamps to these.
+      bits: 2 to 8. Fewer than 8 also are int8 or uint8: 4 bits are -7..7. If the observer cuts off
+        values, 4 bits are -8..7: train with weights that `training.fake_quantize` clamps to these.
       observer: one that has seen nothing and has the axis and its size; default `min_max`.
 
     Returns:
