@@ -34,6 +34,7 @@ _PACKAGE, _JAX = str(Path(__file__).parents[1]), str(Path(jax.__file__).parent)
 
 _Operands = TypeVar("_Operands")  # a pytree of arrays
 _Outputs = TypeVar("_Outputs")  # a pytree of arrays
+_AnyFunction = TypeVar("_AnyFunction", bound=Callable[..., Any])
 _Function = Callable[[Any], Any]  # of one pytree of arrays to another
 _Flat = Callable[..., Sequence[Array]]
 _Shapes = tuple[tuple[tuple[int, ...], np.dtype], ...]  # and dtypes, of outputs
@@ -51,6 +52,19 @@ def is_constant_of_trace(value: object, operand: object) -> bool:
     if not isinstance(operand, jax.core.Tracer):
         return False
     return type(value) is np.ndarray or (type(value) is DeviceArray and not value.committed)
+
+
+def shared(*static: str) -> Callable[[_AnyFunction], _AnyFunction]:
+    """Makes a function of arrays one that a program has once for equal shapes, and calls.
+
+    Args:
+      *static: the parameters that are no arrays.
+    """
+
+    def decorate(function: _AnyFunction) -> _AnyFunction:
+        return cast(_AnyFunction, jax.jit(function, static_argnames=static))
+
+    return decorate
 
 
 def canonical_dtype(dtype: Any) -> Any:

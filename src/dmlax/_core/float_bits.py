@@ -4,10 +4,8 @@ Nothing here does float arithmetic on a value that matters, because backends flu
 subnormals, contract products and divide inexactly; bits they leave alone.
 """
 
-import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -104,7 +102,7 @@ def split(x: Array) -> Unpacked:
     return Unpacked(bits >> (layout.bits - 1) != 0, mantissa, exponent)
 
 
-@jax.jit  # traced once for each dtype and shape
+@compat.shared()
 def unpack(x: Array) -> Unpacked:
     """Takes a finite float32 or float16 apart, subnormals included."""
     negative, mantissa, exponent = split(x)
@@ -175,7 +173,7 @@ def quotient_digit(remainder: Array, inverse: Array) -> Array:
     return (remainder.astype(jnp.float32) * below).astype(jnp.int32)
 
 
-@jax.jit
+@compat.shared()
 def quotient_twice(leading: Array, following: Array, divisor: Array) -> Array:
     """uint32 twice the whole quotient; its last bit is set if there is a rest, or nothing.
 
@@ -195,7 +193,7 @@ def quotient_twice(leading: Array, following: Array, divisor: Array) -> Array:
     return ((quotient << 1) | (rest != divisor).astype(jnp.int32)).astype(jnp.uint32)
 
 
-@jax.jit
+@compat.shared()
 def multiply(x: Array, y: Array) -> Array:
     """The IEEE float32 product of finite values, subnormals kept."""
     a, b = unpack(x), unpack(y)
@@ -203,7 +201,7 @@ def multiply(x: Array, y: Array) -> Array:
     return pack(a.negative ^ b.negative, product, a.exponent + b.exponent, jnp.float32)
 
 
-@jax.jit
+@compat.shared()
 def fma(x: Array, y: Array, z: Array) -> Array:
     """The IEEE float32 value of x * y + z, rounded once, for any operands."""
     a, b, c = unpack(x), unpack(y), unpack(z)
@@ -246,7 +244,7 @@ def _with_special_operands(
     return jnp.where(undefined, jnp.float32(jnp.nan), value)
 
 
-@jax.jit
+@compat.shared()
 def add(x: Array, y: Array) -> Array:
     """The IEEE float32 sum of any values, subnormals kept."""
     value = _round_sum(addend(unpack(x)), addend(unpack(y)))
@@ -278,7 +276,7 @@ def from_ordered(keys: Array) -> Array:
     return bitcast(bits, jnp.float32)
 
 
-@jax.jit
+@compat.shared()
 def divide(x: Array, y: Array) -> Array:
     """The IEEE float32 quotient of any value and a finite nonzero one, subnormals kept."""
     a, b = unpack(x), unpack(y)
@@ -302,7 +300,7 @@ def is_infinite(x: Array) -> Array:
     return raw_bits(x) & (layout.sign - 1) == layout.infinity
 
 
-@functools.partial(jax.jit, static_argnames="dtype")
+@compat.shared("dtype")
 def pack(negative: Array, magnitude: Wide, exponent: Array, dtype: DTypeLike) -> Array:
     """Rounds `magnitude * 2**exponent` once, ties to even, to float32 or float16.
 

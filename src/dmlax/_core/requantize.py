@@ -128,7 +128,7 @@ def _multiply_float32(x: Array, scale: Array) -> Array:
     return jnp.where(float_bits.is_infinite(scale), x * scale, jnp.where(x == 0, sign, finite))
 
 
-@functools.partial(jax.jit, static_argnames=("dtype", "arithmetic"))
+@compat.shared("dtype", "arithmetic")
 def quantize(
     x: Array, scale: Array, zero_point: Array | None, dtype: DTypeLike, arithmetic: Arithmetic
 ) -> Array:

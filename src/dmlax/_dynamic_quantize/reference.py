@@ -1,13 +1,11 @@
 """The definition of dynamic quantization: a range, its parameters, and a quantization."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core import float_bits, requantize
+from dmlax._core import compat, float_bits, requantize
 from dmlax._core.requantize import Arithmetic
 from dmlax._dynamic_quantize.plan import DynamicQuantizePlan
 from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
@@ -30,7 +28,7 @@ def value_range(input: Array) -> tuple[Array, Array]:
     return float_bits.from_ordered(low), float_bits.from_ordered(high)
 
 
-@functools.partial(jax.jit, static_argnames=("dtype", "arithmetic"))
+@compat.shared("dtype", "arithmetic")
 def parameters(
     low: Array, high: Array, dtype: np.dtype, arithmetic: Arithmetic
 ) -> tuple[Array, Array]:
