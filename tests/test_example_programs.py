@@ -56,7 +56,7 @@ def test_digits_in_8_bits_are_read_as_well_as_in_float(tmp_path):
 
 
 def fine_tuned(name, folder):
-    """What an example that fine-tunes a network says, after checks of its accuracy and picture."""
+    """Runs an example, checks its accuracies and its picture, and returns its stages."""
     picture = folder / "picture.png"
     stages = example(name)(["--output", str(picture)])
     accuracies = stages.accuracies

@@ -514,7 +514,7 @@ def _tiles(sharding: Sharding, rank: int) -> np.ndarray:
 
 
 def _sharding(devices: Grid, names: Names) -> GSPMDSharding:
-    """How an array with these names is split."""
+    """The sharding of an array with these names."""
     tiles = devices.tiles(names)
     if tiles.shape[-1] == tiles.size:
         return GSPMDSharding(_some_devices(), xla_client.HloSharding.replicate())

@@ -86,7 +86,7 @@ def kernel(
 
 @dataclass(frozen=True)
 class Splitting(Generic[PlanT, OperandsT]):
-    """How an operator is split over devices, each of which runs a kernel on its part.
+    """The split of an operator over devices, where every device runs a kernel on its part.
 
     Attributes:
       names: the names of the axes of a plan's operands and outputs, or None if `xla` runs.

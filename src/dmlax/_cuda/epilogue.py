@@ -25,7 +25,7 @@ class Accumulators(NamedTuple):
 
 @dataclass(frozen=True)
 class Output:
-    """Where the output matrices of all groups lie; distances are in elements."""
+    """The places of the output matrices of all groups, in elements."""
 
     columns: int  # of a group, as they are stored
     row_distance: int
