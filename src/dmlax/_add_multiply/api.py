@@ -1,7 +1,11 @@
 """element_wise_quantized_linear_add and element_wise_quantized_linear_multiply."""
 
 import functools
+from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
@@ -18,14 +22,58 @@ from dmlax._add_multiply.plan import (
     output_partition,
     plan,
 )
-from dmlax._core import dispatch, eager, requantize
-from dmlax._core.arguments import Rules
+from dmlax._core import compat, dispatch, eager, pairs, requantize
+from dmlax._core.arguments import Rules, avals_of
 from dmlax._cpu import library
+from dmlax._cuda import capability
+
+_FEW = 1 << 10  # elements that XLA computes as fast as a kernel looks them up
 
 
-def _operator(kind: Kind) -> dispatch.Operator[BinaryPlan, Operands, Array]:
+class _Binary(dispatch.Operator[BinaryPlan, Operands, Array]):
+    """Either operator."""
+
+    def call(
+        self,
+        plan: BinaryPlan,
+        operands: Operands,
+        implementation: dispatch.Implementation = "auto",
+    ) -> Array:
+        """Runs the operator; a GPU takes the table of a program that knows its parameters."""
+        if implementation in ("auto", "mosaic_gpu"):
+            operands = self.with_table(plan, operands)
+        return super().call(plan, operands, implementation)
+
+    def with_table(self, plan: BinaryPlan, operands: Operands) -> Operands:
+        """Adds the table where a GPU's program knows the parameters."""
+        if operands.table is not None or not self._may_take_table(plan, operands):
+            return operands
+        return operands._replace(table=self._table(plan, operands))
+
+    def _may_take_table(self, plan: BinaryPlan, operands: Operands) -> bool:
+        known = (
+            x is None or any(compat.is_constant_of_trace(x, tensor) for tensor in operands[:2])
+            for x in operands.parameters
+        )
+        many = plan.output.is_static and plan.output.size >= _FEW
+        return many and all(known) and capability.why_not("cuda") is None
+
+    def _table(self, plan: BinaryPlan, operands: Operands) -> Array:
+        """The result of every pair, at the places where a GPU looks it up, computed on a CPU."""
+        every = np.arange(256, dtype=np.uint8)
+        first, second = every[:, None], pairs.spread_over_banks(every[:, None], every[None])
+        a, b = first.view(operands.a.dtype), second.view(operands.b.dtype)
+        values: Operands = jax.tree.map(np.asarray, Binary(a, b, *operands.parameters))
+        output = plan.output._replace(shape=second.shape)
+        every_pair = replace(plan, operands=Binary(*avals_of(values)), output=output)
+        with compat.on_cpu_at_once():
+            table = np.asarray(super().call(every_pair, values))
+        return jnp.asarray(table.view(np.uint8).reshape(-1))
+
+
+def _operator(kind: Kind) -> _Binary:
     rules = Rules(f"element_wise_quantized_linear_{kind}")
-    return dispatch.Operator(
+    return _Binary(
         rules.operator,
         functools.partial(plan, rules, kind),
         (

@@ -29,7 +29,10 @@ Kind = Literal["add", "multiply"]
 
 
 class Binary(NamedTuple, Generic[T, OptionalT]):
-    """The operands of both operators; absent zero points are None."""
+    """The operands of both operators; absent zero points are None.
+
+    A program that knows the parameters also has a table for GPUs: uint8, the result of every pair.
+    """
 
     a: T
     b: T
@@ -39,6 +42,12 @@ class Binary(NamedTuple, Generic[T, OptionalT]):
     a_zero_point: OptionalT = ABSENT
     b_zero_point: OptionalT = ABSENT
     output_zero_point: OptionalT = ABSENT
+    table: OptionalT = ABSENT
+
+    @property
+    def parameters(self) -> tuple[T | OptionalT, ...]:
+        """The scales and the zero points."""
+        return self[2:-1]
 
 
 Operands = Binary[Array, Array | None]

@@ -9,6 +9,5 @@ from dmlax._add_multiply.plan import BinaryPlan, Operands
 
 def run(plan: BinaryPlan, operands: Operands) -> Array:
     """Applies the formula element by element."""
-    a, b, *parameters = operands
-    a, b = (jnp.broadcast_to(x, plan.output.shape) for x in (a, b))
-    return arithmetic.of_elements(plan)(a, b, parameters)
+    a, b = (jnp.broadcast_to(x, plan.output.shape) for x in operands[:2])
+    return arithmetic.of_elements(plan)(a, b, operands.parameters)

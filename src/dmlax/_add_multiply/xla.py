@@ -9,7 +9,6 @@ from dmlax._core.pairs import map_pairs
 
 def run(plan: BinaryPlan, operands: Operands) -> Array:
     """Applies the formula to all pairs of bytes once, where that is faster."""
-    a, b, *parameters = operands
     # A fusion would compute the sum that comes before once for every time that this one reads it.
-    a, b = lax.optimization_barrier((a, b))
-    return map_pairs(arithmetic.of_elements(plan), a, b, parameters, plan.output)
+    a, b = lax.optimization_barrier(operands[:2])
+    return map_pairs(arithmetic.of_elements(plan), a, b, operands.parameters, plan.output)

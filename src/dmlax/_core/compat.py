@@ -1,5 +1,6 @@
 """The parts of JAX that are private or change between versions."""
 
+import contextlib
 import contextvars
 import functools
 import importlib
@@ -65,6 +66,16 @@ def shared(*static: str) -> Callable[[_AnyFunction], _AnyFunction]:
         return cast(_AnyFunction, jax.jit(function, static_argnames=static))
 
     return decorate
+
+
+@contextlib.contextmanager
+def on_cpu_at_once() -> Iterator[None]:
+    """Has calls inside a trace compute at once, on a CPU if JAX has one: a GPU compiles longer."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(jax.ensure_compile_time_eval())
+        with contextlib.suppress(RuntimeError):
+            stack.enter_context(jax.default_device(jax.local_devices(backend="cpu")[0]))
+        yield
 
 
 def canonical_dtype(dtype: Any) -> Any:

@@ -5,19 +5,22 @@ A TPU gathers slowly, so it computes every element.
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
 from dmlax._core import compat, float_bits
 from dmlax._core.arguments import Aval, expand_rank, structs
 
+BANK_BITS = 0x7C  # of an address in a GPU's shared memory: which of 32 banks has it
 _PAIRS = 1 << 16
 _WORTH_A_TABLE = 4 * _PAIRS  # elements
 
 Function = Callable[[Array, Array, Any], Array]
+BytesT = TypeVar("BytesT", Array, np.ndarray, Any)
 
 
 def map_pairs(function: Function, a: Array, b: Array, parameters: Any, output: Aval) -> Array:
@@ -60,6 +63,12 @@ def make_table(
     first, second = every[:, None], place(every[:, None], every[None])
     left, right = float_bits.bitcast(first, a), float_bits.bitcast(second, b)
     return function(left, right, parameters).reshape(_PAIRS)
+
+
+def spread_over_banks(first: BytesT, second: BytesT) -> BytesT:
+    """The second byte of a pair's place in a table: pairs that share a byte differ in bank."""
+    place: BytesT = second ^ ((first << 2) & BANK_BITS)
+    return place
 
 
 def map_each_pair(function: Function, output: Aval, operands: tuple[Array, Array, Any]) -> Array:

@@ -8,9 +8,17 @@ from dmlax._core.arguments import Aval
 
 
 def map_pairs(
-    name: str, function: pairs.Function, a: Array, b: Array, parameters: object, output: Aval
+    name: str,
+    function: pairs.Function,
+    a: Array,
+    b: Array,
+    parameters: object,
+    output: Aval,
+    table: Array | None = None,
 ) -> Array:
-    """Returns function(a, b, parameters), broadcasting; XLA computes small outputs by element.
+    """Returns function(a, b, parameters), broadcasting.
+
+    XLA computes small outputs by element, unless the table is known.
 
     Args:
       name: what profilers show.
@@ -19,11 +27,13 @@ def map_pairs(
       b: int8 or uint8.
       parameters: a pytree of single values.
       output: what it returns, of the rank of both.
+      table: uint8, the table of the function, if it is known.
     """
-    if not pairs.is_worth_a_table(output):
+    if table is None and not pairs.is_worth_a_table(output):
         return pairs.map_each_pair(function, output, (a, b, parameters))
     from dmlax._cuda import byte_table
 
-    table = pairs.make_table(function, a.dtype, b.dtype, parameters, byte_table.spread_over_banks)
+    if table is None:
+        table = pairs.make_table(function, a.dtype, b.dtype, parameters, pairs.spread_over_banks)
     operands = (x.astype(jnp.uint8) for x in (table, a, b))
     return byte_table.look_up(name, *operands).astype(output.dtype)

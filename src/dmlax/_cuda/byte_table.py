@@ -7,21 +7,20 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from dmlax._core.pairs import BANK_BITS, spread_over_banks
 from dmlax._cuda import capability, cp_async, ir, tuning
 from dmlax._cuda.batching import call_merged
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Memory, Pointer, Value
 from dmlax._cuda.launch import ThreadBlock, launch
 
-BytesT = TypeVar("BytesT", Array, Value)
 BYTES = 256  # entries for a byte
-_BANK_BITS = 0x7C  # of an address in shared memory: which of 32 banks has it
 
 
 class Rows(NamedTuple):
@@ -48,11 +47,6 @@ class Tile(ThreadBlock):
 _ONE = Tile(tuning.LOOKUP_WARPGROUPS, tuning.LOOKUP_BLOCKS)
 _PAIRS = Tile(tuning.PAIRS_WARPGROUPS, tuning.PAIRS_BLOCKS)
 _WHOLE = Rows(1)  # read once
-
-
-def spread_over_banks(first: BytesT, second: BytesT) -> BytesT:
-    """The second byte of a pair's entry: pairs that share a byte differ in bank."""
-    return second ^ ((first << 2) & _BANK_BITS)
 
 
 def look_up(name: str, table: Array, *operands: Array) -> Array:
@@ -178,7 +172,7 @@ class _Block:
         places = []
         for order in (0x5140, 0x7362):
             pairs = ir.permute_bytes(second, first, order)
-            pairs = pairs ^ ((pairs >> 6) & (_BANK_BITS * 0x10001))
+            pairs = pairs ^ ((pairs >> 6) & (BANK_BITS * 0x10001))
             places += [pairs & 0xFFFF, pairs >> 16]
         return self._entries(places)
 

@@ -22,8 +22,8 @@ def why_not(plan: BinaryPlan, platform: str) -> str | None:
 def run(plan: BinaryPlan, operands: Operands) -> Array:
     """Runs the kernel on unsigned bytes; XLA computes few elements."""
     name = f"element_wise_quantized_linear_{plan.kind}"
-    a, b, *parameters = operands
-    a = capability.refuse_elsewhere(name, a, functools.partial(why_not, plan))
+    a = capability.refuse_elsewhere(name, operands.a, functools.partial(why_not, plan))
     function, rank = arithmetic.of_elements(plan), len(plan.output.shape)
-    a, b = (expand_rank(x, rank, scalars=True) for x in (a, b))
-    return byte_pairs.map_pairs(f"dmlax_{name}", function, a, b, parameters, plan.output)
+    a, b = (expand_rank(x, rank, scalars=True) for x in (a, operands.b))
+    parameters, table = operands.parameters, operands.table
+    return byte_pairs.map_pairs(f"dmlax_{name}", function, a, b, parameters, plan.output, table)

@@ -53,7 +53,8 @@ def quantized_gemm_add(
     terms = [Quantized(placeholder, *y), addend]
     first, second = terms[::-1] if addend_first else terms
     parameters = parameters_of(a=first, b=second, output=sum)
-    add = ADD.plan(first.values, second.values, arithmetic=arithmetic, **parameters)
+    sum_plan, addends = ADD.plan(first.values, second.values, arithmetic=arithmetic, **parameters)
+    add = sum_plan, ADD.with_table(sum_plan, addends)
     return multiply_and_add(*MATMUL_ADD.plan((plan, product), add, bool(addend_first)))
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
+from dmlax._core import compat
 from dmlax._core.requantize import Arithmetic
 from dmlax._softmax.call import SOFTMAX
 from dmlax._softmax.plan import Softmax, SoftmaxPlan
@@ -99,7 +99,7 @@ def of_nodes(
 ) -> np.ndarray:
     """The last node's output of every byte, which the source has."""
     values: dict[str, Any] = {"": None, **constants, source: _values(dtype).astype(dtype)}
-    with jax.ensure_compile_time_eval():
+    with compat.on_cpu_at_once():
         for node in nodes:
             row = find(node)
             assert row is not None
