@@ -2,7 +2,7 @@
 
     python -m benchmarks gpu_few_rows --json FILE
 
-A program multiplies by several matrices, one after another. Then it copies more bytes than the
+A program multiplies by several matrices, one after another. Then it reads more bytes than the
 second cache holds, so that every run reads the matrices from memory.
 """
 
@@ -20,6 +20,8 @@ from jax import lax
 import dmlax
 from benchmarks import gpu, report
 from benchmarks.report import Report, Row
+from dmlax._block_product.plan import Blocks
+from dmlax.onnx.operators import n_bits
 
 OPTIONS = ()
 _SIZES = (  # K, N
@@ -34,7 +36,8 @@ _SIZES = (  # K, N
 )
 _ROWS = (1, 8)
 _MATRICES = 6  # of a program
-_FLUSHED = 2**24  # int32 elements that a program copies last
+_FLUSHED = (2**14, 2**11)  # int32 elements whose rows a program reduces last
+_BLOCK = 32  # 4-bit weights that share a scale
 _SHARE = 0.8  # of a copy's rate
 _THREADS = 14  # that compile
 
@@ -46,7 +49,7 @@ class _Program(NamedTuple):
     operands: tuple[Any, ...]
 
     def microseconds(self) -> float:
-        """Time of a product: all kernels less the last copy, which takes longest."""
+        """Time of a product: all kernels less the last reduction, which takes longest."""
         profile = gpu._profiler().measure(self.compiled, aggregate=False, iterations=5)
         _, runs = profile(*self.operands)
         totals = [sum(times) - max(times) for times in ([ms for _, ms in run] for run in runs)]
@@ -60,19 +63,34 @@ class _Program(NamedTuple):
 def run() -> list[Report]:
     """Make the table."""
     facts = report.environment() | gpu.ceilings() | {"times": "all kernels, by CUPTI; medians of 5"}
-    with ThreadPoolExecutor(_THREADS) as pool:
-        cases = [_begin(pool, rows, *size) for size in _SIZES for rows in _ROWS]
-    table = gpu.report_of("products of few rows", facts)
-    for name, size, futures in cases:
-        _measure(table, name, size, {key: x.result() for key, x in futures.items()})
-    return [table]
+    tables = []
+    for title, begin, check in (
+        ("products of few rows", _begin, np.testing.assert_array_equal),
+        ("products of few rows by 4-bit blocks", _begin_blocks, _assert_near),
+    ):
+        with ThreadPoolExecutor(_THREADS) as pool:
+            cases = [begin(pool, rows, *size) for size in _SIZES for rows in _ROWS]
+        tables.append(gpu.report_of(title, facts))
+        for name, size, futures in cases:
+            _measure(tables[-1], name, size, {k: x.result() for k, x in futures.items()}, check)
+    return tables
 
 
-def _measure(table: Report, name: str, size: int, programs: dict[str, _Program]) -> None:
-    """Add a row, whose kernels must give the outputs of `xla`."""
-    xla, kernel = programs["xla"].outputs(), programs["mosaic_gpu"].outputs()
-    for x, y in zip(xla, kernel, strict=True):
-        np.testing.assert_array_equal(y, x, err_msg=name)
+def _assert_near(actual: np.ndarray, expected: np.ndarray, err_msg: str) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4, err_msg=err_msg)
+
+
+def _measure(
+    table: Report,
+    name: str,
+    size: int,
+    programs: dict[str, _Program],
+    check: Callable[..., None],
+) -> None:
+    """Add a row; the first program must give the outputs of `xla`."""
+    first = next(iter(programs.values()))
+    for x, y in zip(programs["xla"].outputs(), first.outputs(), strict=True):
+        check(y, x, err_msg=name)
     times = {key: program.microseconds() for key, program in programs.items()}
     row: Row = {"M x K x N": name, "MiB": size / 2**20}
     row |= {f"{key} us": us for key, us in times.items()}
@@ -108,6 +126,29 @@ def _begin(pool: ThreadPoolExecutor, rows: int, depth: int, columns: int) -> _Ca
     return _submit(pool, f"{rows} x {depth} x {columns}", calls, x, matrices)
 
 
+def _begin_blocks(pool: ThreadPoolExecutor, rows: int, depth: int, columns: int) -> _Case:
+    """Begin to compile MatMulNBits; `xla` dequantizes columns, and multiplies by them."""
+    rng = np.random.default_rng(depth + columns)
+    blocks = depth // _BLOCK
+    x = rng.normal(size=(rows, depth)).astype(np.float32)
+
+    def draw() -> tuple[np.ndarray, ...]:
+        held = rng.integers(0, 256, (columns, depth // 2), np.uint8)
+        scale = rng.uniform(0.5, 1.5, (columns, blocks)).astype(np.float32) / depth
+        return held, scale, rng.integers(0, 16, (columns, blocks), np.uint8)
+
+    def by_columns(x: Any, held: Any, *parameters: Any) -> Any:
+        weights = n_bits._Weights(held, 4, False, 0, _BLOCK, (columns, depth))
+        return n_bits.multiply(x, weights, *parameters)
+
+    def by_blocks(x: Any, *matrix: Any) -> Any:
+        return n_bits.BLOCKS.call(*n_bits.BLOCKS.plan(Blocks(x, *matrix), _BLOCK))
+
+    calls = {"MatMulNBits": by_blocks, "xla": by_columns}
+    name = f"{rows} x {depth} x {columns}"
+    return _submit(pool, name, calls, x, [draw() for _ in range(_MATRICES)])
+
+
 def _submit(
     pool: ThreadPoolExecutor,
     name: str,
@@ -126,7 +167,7 @@ def _compile(
     call: Callable[..., Any], x: np.ndarray, matrices: Sequence[tuple[Any, ...]]
 ) -> _Program:
     def run(x: Any, matrices: Any, flushed: Any) -> tuple[list[Any], Any]:
-        return list(_chain(call, x, matrices)), flushed ^ 1
+        return list(_chain(call, x, matrices)), flushed.max(1)
 
     flushed = jnp.zeros(_FLUSHED, jnp.int32)
     operands = jax.device_put((x, list(matrices), flushed))
