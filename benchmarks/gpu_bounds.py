@@ -27,7 +27,7 @@ import dmlax.onnx
 from benchmarks import cases, gpu, gpu_convolution_add, gpu_models
 from benchmarks.options import BATCH, option
 from benchmarks.report import Report, Row
-from dmlax._compile import compile_kernels
+from dmlax._compile import compiling_kernels
 from dmlax._convolution.api import QUANTIZED
 from dmlax._convolution.cuda import kernel as convolution
 from dmlax._convolution.cuda.problem import ConvProblem
@@ -137,10 +137,11 @@ def _compile(call: Any, *operands: Any) -> tuple[str, dict[Key, GemmProblem]]:
         return product
 
     jax.clear_caches()  # else a layer in the cache is not recorded
-    with mock.patch.object(convolution, "product_of", recorded):
-        lowered = call.lower(*operands)
-    compile_kernels(lowered)
-    return str(lowered.compile().as_text()), products
+    with (
+        mock.patch.object(convolution, "product_of", recorded),
+        compiling_kernels(lambda: call.lower(*operands)),
+    ):
+        return str(call.lower(*operands).compile().as_text()), products
 
 
 def kernels_of(program: str) -> Iterator[Kernel]:

@@ -28,7 +28,7 @@ import dmlax.onnx
 from benchmarks import gpu, timing
 from benchmarks.options import BATCH, ONLY, option
 from benchmarks.report import Report, Row
-from dmlax._compile import compile_kernels
+from dmlax._compile import compiling_kernels
 from dmlax._core.requantize import Arithmetic
 from zoo import networks
 
@@ -164,7 +164,8 @@ def _times(model: dmlax.onnx.Model, images: Mapping[str, jax.Array]) -> Row:
 def _compiled(function: Callable[..., Any], *operands: Any) -> Callable[..., Any]:
     """Return the function, jitted; its kernels are compiled side by side."""
     call = jax.jit(function)
-    compile_kernels(call.lower(*operands))
+    with compiling_kernels(lambda: call.lower(*operands)):
+        call.lower(*operands).compile()
     return call
 
 

@@ -1,5 +1,8 @@
 """Kernels of a program: found in it, and compiled by threads before it is."""
 
+import contextlib
+import re
+import threading
 from functools import partial
 
 import jax
@@ -9,7 +12,7 @@ import pytest
 
 import dmlax
 import dmlax._compile
-from dmlax._compile import compile_kernels, find_kernels
+from dmlax._compile import compiling_kernels, find_kernels
 from dmlax._cuda import capability
 from dmlax.onnx import compiled
 from dmlax.onnx.compiled import CompiledModel
@@ -84,30 +87,68 @@ def compilations(monkeypatch):
     return found
 
 
-def test_each_kernel_is_compiled_as_a_program_of_its_own(program, compilations):
-    compile_kernels(program)
-    hashes = [kernel.attributes["kernel_hash"] for kernel in find_kernels(program)]
-    alone = [find_kernels(each)[0].attributes["kernel_hash"] for each in compilations]
-    assert sorted(alone) == sorted(hashes)
-    assert len(set(alone)) == 2
+def compile_kernels(lower):
+    with compiling_kernels(lower):
+        pass
 
 
-def test_one_kernel_is_left_to_its_program(attached, written, compilations):
-    compile_kernels(lower(convolve, IMAGE, FILTER))
-    assert not compilations
+def hashes(program):
+    return [kernel.attributes["kernel_hash"] for kernel in find_kernels(program)]
 
 
-def test_with_a_persistent_cache_nothing_is_compiled_before(program, compilations, tmp_path):
+def test_each_kernel_is_compiled_as_a_program_of_its_own(attached, written, compilations):
+    jax.clear_caches()
+    for _ in range(2):  # lowered then, and before
+        compile_kernels(lambda: lower(three_layers, IMAGE, FILTER))
+        alone = [hash for each in compilations for hash in hashes(each)]
+        assert sorted(alone) == sorted(hashes(lower(three_layers, IMAGE, FILTER)))
+        assert len(set(alone)) == 2
+        compilations.clear()
+
+
+def test_a_program_of_kernels_lowered_before_is_the_same(program, compilations):
+    texts = []
+    jax.clear_caches()
+
+    def lower_again():
+        again = lower(three_layers, IMAGE, FILTER)
+        texts.append(again.as_text())
+        return again
+
+    compile_kernels(lower_again)
+    assert kernel_lines(texts[0]) == kernel_lines(program.as_text())
+
+
+def kernel_lines(text):
+    """The calls of kernels, without the names of their operands."""
+    return [re.sub("%[0-9a-z]+", "%", line) for line in text.splitlines() if "mosaic_gpu" in line]
+
+
+def test_equal_kernels_of_two_programs_have_one_hash(attached, written):
+    found = []
+    for _ in range(2):
+        jax.clear_caches()
+        found.append(hashes(lower(three_layers, IMAGE, FILTER)))
+    assert found[0] == found[1]
+
+
+def test_with_a_persistent_cache_the_program_does_not_wait(program, compilations, tmp_path):
     before = jax.config.jax_compilation_cache_dir
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    threads = []
     try:
-        compile_kernels(program)
+        with compiling_kernels(lambda: program):
+            threads += [each for each in threading.enumerate() if "ThreadPool" in each.name]
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
-    assert not compilations
+    for thread in threads:
+        thread.join()
+    alone = [hash for each in compilations for hash in hashes(each)]
+    assert {*alone} <= {*hashes(program)}
+    assert threads
 
 
-def test_an_error_is_left_to_the_program(program, compilations, monkeypatch):
+def test_an_error_is_left_to_the_program(attached, written, compilations, monkeypatch):
     asked = []
 
     def fail(lowered):
@@ -115,7 +156,8 @@ def test_an_error_is_left_to_the_program(program, compilations, monkeypatch):
         raise RuntimeError("no ptxas")
 
     monkeypatch.setattr(jax.stages.Lowered, "compile", fail)
-    compile_kernels(program)
+    jax.clear_caches()
+    compile_kernels(lambda: lower(three_layers, IMAGE, FILTER))
     assert len(asked) == 2
 
 
@@ -126,7 +168,14 @@ def test_an_error_is_left_to_the_program(program, compilations, monkeypatch):
 def programs(monkeypatch):
     """The programs whose kernels a model has compiled."""
     found = []
-    monkeypatch.setattr(compiled, "compile_kernels", found.append)
+
+    @contextlib.contextmanager
+    def keep(lower):
+        found.append(lower())
+        yield
+
+    monkeypatch.setattr(compiled, "compiling_kernels", keep)
+    monkeypatch.setattr(compiled, "compiler_options", lambda: {"xla_cpu_enable_fast_math": False})
     return found
 
 

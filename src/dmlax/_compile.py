@@ -1,16 +1,19 @@
-"""Kernels of a lowered program, compiled side by side before the program is.
+"""Kernels of a program, compiled by threads while the program is lowered.
 
 XLA compiles a program's kernels one after another, and keeps them in the process by a hash. It
 reuses a kernel that a thread has compiled in another program.
 """
 
-from collections.abc import Iterator
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import Array
+from jax.sharding import AbstractMesh
 
 from dmlax._cuda import capability
 
@@ -32,6 +35,12 @@ class Kernel(NamedTuple):
     outputs: list[jax.ShapeDtypeStruct]
     attributes: dict[str, Any]
 
+    @property
+    def hash(self) -> bytes:
+        """The name by which XLA finds it compiled."""
+        name: bytes = self.attributes["kernel_hash"]
+        return name
+
     def call(self, *operands: Array) -> Any:
         """Calls the kernel by itself."""
         return jax.ffi.ffi_call(_TARGET, self.outputs)(*operands, **self.attributes)
@@ -42,21 +51,93 @@ def has_kernels() -> bool:
     return capability.why_not("cuda") is None
 
 
-def compile_kernels(lowered: jax.stages.Lowered) -> None:
-    """Compiles the kernels of a program, which is lowered for the attached GPU, by threads.
+@functools.cache
+def compiler_options() -> dict[str, bool] | None:
+    """XLA's options of a program with kernels: it tries no variants of its few other fusions.
 
-    With a persistent cache nothing is done: it may hold the program, and then no kernel is needed.
+    They take longer to compile than to run. None without kernels, or if XLA knows no such option.
+    """
+    options = {"xla_gpu_experimental_enable_fusion_autotuner": False}
+    if not has_kernels():
+        return None
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except RuntimeError:
+        return None
+    return options
+
+
+@contextlib.contextmanager
+def compiling_kernels(lower: Callable[[], jax.stages.Lowered]) -> Iterator[None]:
+    """Runs `lower`, which lowers a program for the attached GPU; threads compile its kernels.
+
+    The program inside finds them compiled. A persistent cache may hold the program, so that no
+    kernel is needed: then the program runs while threads compile, the last kernel first.
+
     An error is not raised here: the program has the same kernel, and raises it.
     """
     config: Any = jax.config
-    kernels = find_kernels(lowered)
-    if len(kernels) < 2 or config.jax_compilation_cache_dir:
-        return
-    with jax.default_device(jax.local_devices(backend="cuda")[0]):
-        programs = [jax.jit(kernel.call).lower(*kernel.operands) for kernel in kernels]
+    if config.jax_compilation_cache_dir:
+        kernels = find_kernels(lower())
+        threads = ThreadPoolExecutor()
+        for kernel in reversed(kernels):
+            threads.submit(_compile, kernel)
+        try:
+            yield
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+    else:
+        _compile_while(lower)
+        yield
+
+
+def _compile_while(lower: Callable[[], jax.stages.Lowered]) -> None:
+    """Compiles the kernels of a program from when each is lowered, and waits for them."""
+    from dmlax._cuda import launch
+
     with ThreadPoolExecutor() as threads:
-        for program in programs:
-            threads.submit(program.compile)
+        begun = set[bytes]()
+        with launch.calling(functools.partial(_call, threads, begun)):
+            program = lower()
+        for kernel in find_kernels(program):  # of functions that JAX lowered before
+            if kernel.hash not in begun:
+                threads.submit(_compile, kernel)
+
+
+def _compile(kernel: Kernel) -> None:
+    """Compiles a kernel as a program of its own."""
+    _lower(kernel.call, kernel.operands).compile()
+
+
+def _call(
+    threads: ThreadPoolExecutor,
+    begun: set[bytes],
+    function: Callable[..., list[Array]],
+    operands: Sequence[Array],
+) -> list[Array]:
+    """Calls a function that is one kernel; a thread compiles it as a program of its own."""
+    structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands]
+    program = _lower(function, structs)
+    kernels = find_kernels(program)
+    if len(kernels) != 1 or kernels[0].operands != structs:
+        return function(*operands)
+    (kernel,) = kernels
+    if kernel.hash not in begun:
+        begun.add(kernel.hash)
+        threads.submit(program.compile)
+    results: list[Array] = kernel.call(*operands)
+    return results
+
+
+def _lower(
+    function: Callable[..., Any], operands: Sequence[jax.ShapeDtypeStruct]
+) -> jax.stages.Lowered:
+    """Lowers a program for the attached GPU, outside of any mesh."""
+    gpu = jax.local_devices(backend="cuda")[0]
+    with jax.default_device(gpu), jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
+        traced = jax.jit(function).trace(*operands)
+        lowered: jax.stages.Lowered = traced.lower(lowering_platforms=("cuda",))
+    return lowered
 
 
 def find_kernels(lowered: jax.stages.Lowered) -> list[Kernel]:

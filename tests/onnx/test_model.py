@@ -264,7 +264,7 @@ def test_a_call_reads_params_that_were_replaced(images):
 
 
 def test_small_params_of_integers_are_constants_of_a_call(model, images):
-    arguments = model._compiled._arguments
+    arguments = model._compiled._program.arguments
     leaves = jax.tree.leaves(model.params)
     assert len(arguments) < len(leaves)
     assert all(x.nbytes > 1 << 14 or x.dtype.kind == "f" for x in arguments)

@@ -4,6 +4,7 @@ Pallas launches a kernel; these functions write its threads' program, inside `in
 Import this only where a CUDA kernel is lowered: it needs Pallas.
 """
 
+import contextvars
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -111,8 +112,56 @@ def _integer(bits: int) -> mlir.Type:
     return mlir.IntegerType.get_signless(bits)
 
 
+class _Kernel:
+    """The kernel that is written; constants and thread numbers are made once, where it begins."""
+
+    def __init__(self) -> None:
+        self._start = mlir.InsertionPoint.current.block
+        self._constants: dict[tuple[int, int], Value] = {}
+
+    @functools.cached_property
+    def thread(self) -> Value:
+        """The thread's index in its block."""
+        with mlir.InsertionPoint.at_block_begin(self._start):
+            return Value(utils.thread_idx())
+
+    def constant(self, value: int, bits: int) -> Value:
+        """A constant integer."""
+        key = value & ((1 << bits) - 1), bits
+        if key not in self._constants:
+            with mlir.InsertionPoint.at_block_begin(self._start):
+                self._constants[key] = _constant(*key)
+        return self._constants[key]
+
+
+_kernel = contextvars.ContextVar[_Kernel | None]("dmlax_kernel", default=None)
+
+
+@contextmanager
+def kernel(name: str) -> Iterator[None]:
+    """Writes a kernel, where the current block begins.
+
+    Its module has the name: Pallas would count the kernels of a process in it, and XLA compile
+    equal ones again.
+    """
+    token = _kernel.set(_Kernel())
+    module = mlir.InsertionPoint.current.block.owner
+    while module.name != "builtin.module":
+        module = module.parent
+    module.attributes["mosaic_gpu.dump_basename"] = mlir.StringAttr.get(name)
+    try:
+        yield
+    finally:
+        _kernel.reset(token)
+
+
 def constant(value: int, bits: int = 32) -> Value:
     """A constant integer."""
+    written = _kernel.get()
+    return _constant(value, bits) if written is None else written.constant(value, bits)
+
+
+def _constant(value: int, bits: int) -> Value:
     value &= (1 << bits) - 1
     value -= (value >> (bits - 1)) << bits if bits > 1 else 0
     return Value(arith.constant(_integer(bits), mlir.IntegerAttr.get(_integer(bits), value)))
@@ -141,7 +190,8 @@ def round_up(x: Value, multiple: int) -> Value:
 
 def thread() -> Value:
     """The thread's index in its block."""
-    return Value(utils.thread_idx())
+    written = _kernel.get()
+    return Value(utils.thread_idx()) if written is None else written.thread
 
 
 def lane() -> Value:

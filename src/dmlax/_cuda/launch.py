@@ -1,7 +1,10 @@
 """Launch of a CUDA kernel by Pallas; `ir` writes what its threads do."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,25 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from dmlax._cuda import ir
 from dmlax._cuda.ir import Memory, Pointer, Value
+
+_Caller: TypeAlias = Callable[[Callable[..., list[Array]], Sequence[Array]], list[Array]]
+
+
+def _call(kernel: Callable[..., list[Array]], operands: Sequence[Array]) -> list[Array]:
+    return list(kernel(*operands))
+
+
+_caller = contextvars.ContextVar[_Caller]("dmlax_caller", default=_call)
+
+
+@contextlib.contextmanager
+def calling(caller: _Caller) -> Iterator[None]:
+    """Has `caller(kernel, operands)` call the kernels that are launched inside."""
+    token = _caller.set(caller)
+    try:
+        yield
+    finally:
+        _caller.reset(token)
 
 
 @dataclass(frozen=True)
@@ -63,7 +85,8 @@ def launch(
             refs = (*refs, pl.get_global(plgpu.SemaphoreType.REGULAR((zeroed_words,))))
 
         def threads(context: object, *refs: object) -> None:
-            body(dict(zip(names, map(Pointer, refs), strict=True)))
+            with ir.kernel(name):
+                body(dict(zip(names, map(Pointer, refs), strict=True)))
 
         plgpu.inline_mgpu(arg_types=(plgpu.RefType(),) * len(refs))(threads)(*refs)
 
@@ -80,5 +103,4 @@ def launch(
         ),
         kernel_name=name,
     )
-    results: list[Array] = list(kernel(*operands.values()))
-    return results
+    return _caller.get()(kernel, list(operands.values()))

@@ -70,7 +70,8 @@ def sum_words(plan: PoolingPlan, operands: Operands) -> Array:
     lowest = np.iinfo(plan.input.dtype).min
     if lowest:
         words ^= np.uint32(0x80808080)
-    even, odd = (((words >> bits) & np.uint32(0xFF00FF)).sum(1, jnp.uint32) for bits in (0, 8))
+    halves = (((words >> bits) & np.uint32(0xFF00FF)).sum(1, jnp.uint32) for bits in (0, 8))
+    even, odd = lax.optimization_barrier(tuple(halves))  # else a fusion sums words four times
     sums = jnp.stack([even & 0xFFFF, odd & 0xFFFF, even >> 16, odd >> 16], -1)
     total = sums.reshape(images, 1, width, channels).sum(2, jnp.int32, keepdims=True)
     zero = plan.spread(operands.input_zero_point)

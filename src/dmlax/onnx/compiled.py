@@ -2,14 +2,14 @@
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 from jax import Array
 
-from dmlax._compile import compile_kernels, has_kernels
+from dmlax._compile import compiler_options, compiling_kernels, has_kernels
 from dmlax._core import compat
 from dmlax.onnx.weights import Param
 
@@ -17,52 +17,33 @@ Inputs: TypeAlias = Mapping[str, object]
 Arrays = dict[str, Array]
 
 _MOST_BYTES = 1 << 14  # of a constant
+# A GPU computes few images while JAX takes a hundred arguments.
+_MOST_BYTES_OF_FEW = 1 << 20  # of a constant of a program for few images
+_FEW = 1 << 23  # bytes of the inputs for few images
 
 
-class CompiledModel:
-    """Computes `apply(params, inputs)`, jitted.
+class _Program:
+    """Computes `apply(params, inputs)`, jitted; params of integers up to a size are constants."""
 
-    The params it is made with are flattened once. Small params of integers, as sums and biases, are
-    constants of the program. For a GPU the kernels of that program are compiled in parallel.
-    """
-
-    def __init__(self, apply: Callable[..., Arrays], params: Mapping[str, Param]) -> None:
+    def __init__(
+        self,
+        apply: Callable[..., Arrays],
+        params: Mapping[str, Param],
+        most_bytes: int = _MOST_BYTES,
+        options: dict[str, bool] | None = None,
+    ) -> None:
         self._apply = apply
-        self._of_any_params = jax.jit(apply)
-        self._names, self._params = tuple(params), tuple(params.values())
         leaves, self._tree = jax.tree.flatten(dict(params))
-        self._constants = {i: np.asarray(x) for i, x in enumerate(leaves) if _is_constant(x)}
-        self._arguments = [x for i, x in enumerate(leaves) if i not in self._constants]
-        self._of_these_params = jax.jit(self._compute)
-        self._has_kernels_for: set[tuple[object, ...]] = set()  # shapes and dtypes of inputs
+        self._constants = {
+            i: np.asarray(x) for i, x in enumerate(leaves) if _is_constant(x, most_bytes)
+        }
+        self.arguments = [x for i, x in enumerate(leaves) if i not in self._constants]
+        self.function = jax.jit(self._compute, compiler_options=options)
 
-    def __call__(self, params: Mapping[str, Param], inputs: Inputs) -> Arrays:
+    def __call__(self, inputs: Inputs) -> Arrays:
         """Computes the outputs."""
-        if not self._are_these(params):
-            outputs: Arrays = self._of_any_params(params, inputs)
-            return outputs
-        if self._may_have_kernels:
-            self._compile_kernels(inputs)
-        outputs = self._of_these_params(self._arguments, inputs)
+        outputs: Arrays = self.function(self.arguments, inputs)
         return outputs
-
-    @functools.cached_property
-    def _may_have_kernels(self) -> bool:
-        return has_kernels()
-
-    def _compile_kernels(self, inputs: Inputs) -> None:
-        """Compiles the kernels of the program for some inputs, once; JAX keeps what is lowered."""
-        leaves = jax.tree.leaves(inputs)
-        if not all(isinstance(x, compat.DeviceArray | np.ndarray) for x in leaves):
-            return  # a tracer: the call is a part of another program
-        key = tuple((x.shape, x.dtype) for x in leaves)
-        if key not in self._has_kernels_for:
-            self._has_kernels_for.add(key)
-            compile_kernels(self._of_these_params.lower(self._arguments, inputs))
-
-    def _are_these(self, params: Mapping[str, Param]) -> bool:
-        has_names = tuple(params) == self._names
-        return has_names and all(map(operator.is_, params.values(), self._params))
 
     def _compute(self, arguments: list[Array], inputs: Inputs) -> Arrays:
         leaves: list[Array | np.ndarray] = list(arguments)
@@ -71,8 +52,68 @@ class CompiledModel:
         return self._apply(jax.tree.unflatten(self._tree, leaves), inputs)
 
 
-def _is_constant(leaf: jax.Array) -> bool:
-    return leaf.nbytes <= _MOST_BYTES and np.issubdtype(leaf.dtype, np.integer)
+class CompiledModel:
+    """Computes `apply(params, inputs)`, jitted.
+
+    The params it is made with are flattened once. Small params of integers, as sums and biases, are
+    constants of the program; for few images on a GPU larger ones, too. For a GPU the kernels of
+    that program are compiled in parallel.
+    """
+
+    def __init__(self, apply: Callable[..., Arrays], params: Mapping[str, Param]) -> None:
+        self._of_any_params = jax.jit(apply)
+        self._names, self._params = tuple(params), tuple(params.values())
+        self._program = _Program(apply, params)
+        self._apply = apply
+        self._has_kernels_for: set[tuple[object, ...]] = set()  # shapes and dtypes of inputs
+
+    def __call__(self, params: Mapping[str, Param], inputs: Inputs) -> Arrays:
+        """Computes the outputs."""
+        if not self._are_these(params):
+            outputs: Arrays = self._of_any_params(params, inputs)
+            return outputs
+        if self._may_have_kernels:
+            leaves: list[Any] = jax.tree.leaves(inputs)
+            if all(isinstance(x, compat.DeviceArray | np.ndarray) for x in leaves):
+                return self._call_with_kernels(inputs, leaves)
+        return self._program(inputs)
+
+    @functools.cached_property
+    def _may_have_kernels(self) -> bool:
+        return has_kernels()
+
+    def _call_with_kernels(self, inputs: Inputs, leaves: Sequence[Any]) -> Arrays:
+        """Has threads compile the kernels of a new program; JAX keeps what is lowered.
+
+        JAX takes the options of the compiler outside of other programs only.
+        """
+        program = self._for_few if sum(x.nbytes for x in leaves) <= _FEW else self._for_many
+        key = tuple((x.shape, x.dtype) for x in leaves)
+        if key in self._has_kernels_for:
+            return program(inputs)
+        self._has_kernels_for.add(key)
+        with compiling_kernels(lambda: program.function.lower(program.arguments, inputs)):
+            return program(inputs)
+
+    @functools.cached_property
+    def _for_many(self) -> _Program:
+        return self._make(_MOST_BYTES)
+
+    @functools.cached_property
+    def _for_few(self) -> _Program:
+        return self._make(_MOST_BYTES_OF_FEW)
+
+    def _make(self, most_bytes: int) -> _Program:
+        params = dict(zip(self._names, self._params, strict=True))
+        return _Program(self._apply, params, most_bytes, compiler_options())
+
+    def _are_these(self, params: Mapping[str, Param]) -> bool:
+        has_names = tuple(params) == self._names
+        return has_names and all(map(operator.is_, params.values(), self._params))
+
+
+def _is_constant(leaf: jax.Array, most_bytes: int) -> bool:
+    return leaf.nbytes <= most_bytes and np.issubdtype(leaf.dtype, np.integer)
 
 
 def run_on_any_mesh(
