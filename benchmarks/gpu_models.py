@@ -155,9 +155,7 @@ def _times(model: dmlax.onnx.Model, images: Mapping[str, jax.Array]) -> Row:
         "call_ms": timing.alone(partial(timing.finish, model, images), 50),
         "in_a_row_ms": gpu.in_a_row_ms(partial(model, images)),
         "constant_params_ms": constant and gpu.in_a_row_ms(partial(constant, images)),
-        "kernels": gpu.jax_kernels(
-            _compiled(model.apply, model.params, images), model.params, images
-        ),
+        "kernels": gpu.jax_kernels(model, images),
     }
 
 
@@ -165,7 +163,7 @@ def _compiled(function: Callable[..., Any], *operands: Any) -> Callable[..., Any
     """Return the function, jitted; its kernels are compiled side by side."""
     call = jax.jit(function)
     with compiling_kernels(lambda: call.lower(*operands)):
-        call.lower(*operands).compile()
+        jax.block_until_ready(call(*operands))
     return call
 
 

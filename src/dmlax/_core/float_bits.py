@@ -75,6 +75,11 @@ def bitcast(x: Array, dtype: DTypeLike) -> Array:
     return lax.bitcast_convert_type(compat.hide_constant(x), dtype)  # noqa: TID251
 
 
+def bitcast_apart(x: Array, dtype: DTypeLike) -> Array:
+    """As `bitcast`, for an array in memory that several fusions read: `bitcast` would copy it."""
+    return lax.bitcast_convert_type(lax.optimization_barrier(x), dtype)  # noqa: TID251
+
+
 def raw_bits(x: Array) -> Array:
     """The bits of any array, as unsigned integers of its width."""
     if x.dtype == jnp.bool_:

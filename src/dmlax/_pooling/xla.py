@@ -66,7 +66,7 @@ def sum_words(plan: PoolingPlan, operands: Operands) -> Array:
     """The sum of a channel's differences: columns are summed as halves of words, then rows."""
     images, height, width, channels = plan.shape
     columns = operands.input.reshape(images, height, width * channels // 4, 4)
-    words = float_bits.bitcast(columns, jnp.uint32)
+    words = float_bits.bitcast_apart(columns, jnp.uint32)
     lowest = np.iinfo(plan.input.dtype).min
     if lowest:
         words ^= np.uint32(0x80808080)

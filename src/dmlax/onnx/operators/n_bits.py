@@ -25,7 +25,7 @@ from dmlax.onnx.operators.values import bits_of, is_float8, to_device
 
 _GROUP_BYTES = 1 << 22  # of float32 columns that are dequantized at a time
 _FEW_ROWS = 8
-_ROWS_APART = 4  # that a GPU reads faster if even and odd elements are apart
+_ROWS_APART, _BYTES_APART = 4, 1 << 22  # for which a GPU reads even and odd elements faster apart
 _ALIGNMENT = 8  # of a group's first column: it begins with a byte
 
 
@@ -185,7 +185,7 @@ def multiply_few_rows(a: Array, held: Array, scale: Array, zero_point: Array) ->
     held = held.reshape((count, blocks, -1))
     rows = a.astype(np.float32).reshape((-1, blocks, held.shape[-1], weights.per_byte))
     even, odd = rows[..., 0], rows[..., 1]
-    if len(rows) >= _ROWS_APART:
+    if len(rows) >= _ROWS_APART and held.size >= _BYTES_APART:
         even, odd = lax.optimization_barrier((even, odd))
     zero_point = jnp.expand_dims(zero_point.astype(np.float32), -1)
     low, high = (weights.plane(held, place) - zero_point for place in (0, 1))
