@@ -40,7 +40,8 @@ void widen_all(const uint16_t* halves, int64_t count, float* floats) {
 //
 // If all elements share a scale, they are multiplied by its reciprocal. The reciprocal, the product
 // and an int32 are rounded once, by 256 * 3.01 * 2^-24 together, which kBand allows as well. A
-// float32 quotient that is a tie is then near a tie, too.
+// float32 quotient that is a tie is then near a tie, too. The fixed-point numbers of requantize.h
+// allow the same errors: one of 2^-24 in the factor, and one in an int32 or a float32 quotient.
 
 // Parameters of neighbouring elements: one for all, or one for each.
 template <typename Zero>
@@ -52,8 +53,8 @@ struct Parameters {
 // With at least this scale, the quotient of a subnormal is below one half, as if flushed.
 constexpr uint32_t kLeastScale = (127u - 120u) << 23;
 
-// With at most this scale, the reciprocal is normal.
-constexpr uint32_t kMostScale = (127u + 120u) << 23;
+// With at most this scale, the reciprocal is normal, and in fixed point, too.
+constexpr uint32_t kMostScale = (127u + 110u) << 23;
 
 inline bool is_small(float scale) { return (to_bits(scale) & kMagnitude) < kLeastScale; }
 
@@ -198,6 +199,14 @@ inline bool is_any_small(const float* scale) {
   return any != 0;
 }
 
+// Quantizes a group with a near tie.
+template <bool kOneEach, typename Input>
+inline void resolve_group(const Quantization& all, const Input* input, const float* estimated,
+                          const Parameters<uint8_t>& params, uint8_t* bytes) {
+  if (all.exact) return resolve_ties<kOneEach>(all, input, estimated, params, bytes);
+  divide_group<kOneEach>(all, kNever, estimated, params, bytes);
+}
+
 // Quantizes a group. `estimated` are the inputs in float32.
 template <bool kOneEach, typename Input>
 inline void quantize_group(const Quantization& all, const Input* input, const float* estimated,
@@ -210,15 +219,26 @@ inline void quantize_group(const Quantization& all, const Input* input, const fl
                                  ? multiply_group(all, estimated, params, bytes)
                                  : divide_group<kOneEach>(all, all.band, estimated, params, bytes);
   if (__builtin_expect(near_ties == 0, 1)) return;
-  if (all.exact) return resolve_ties<kOneEach>(all, input, estimated, params, bytes);
-  divide_group<kOneEach>(all, kNever, estimated, params, bytes);
+  resolve_group<kOneEach>(all, input, estimated, params, bytes);
 }
 
-inline void to_floats(const int32_t* input, float* floats) {
+// A group in float32: the input, or a copy in `floats`.
+inline const float* to_floats(const float* input, float*) { return input; }
+
+inline const float* to_floats(const int32_t* input, float* floats) {
   for (int64_t i = 0; i < kGroup; ++i) floats[i] = static_cast<float>(input[i]);
+  return floats;
 }
 
-inline void to_floats(const uint16_t* input, float* floats) { widen_all(input, kGroup, floats); }
+inline const float* to_floats(const uint16_t* input, float* floats) {
+  widen_all(input, kGroup, floats);
+  return floats;
+}
+
+inline const int32_t* exact_of(const int32_t* input, const float*) { return input; }
+
+// Floats are exact in float32.
+inline const float* exact_of(const void*, const float* estimated) { return estimated; }
 
 // Copies the last elements and fills up the group.
 template <typename T>
@@ -232,21 +252,16 @@ inline const T* fill_up(const T* elements, int64_t left, T filling, T* group) {
 template <bool kOneEach, typename Input, typename Zero, typename Output, typename Run>
 inline void for_each_group(const Input* input, Parameters<Zero> all, Output* output, int64_t count,
                            const Run& run) {
-  alignas(64) Output outputs[kGroup];
   int64_t i = 0;
   for (; i + kGroup <= count; i += kGroup) {
     const int64_t at = kOneEach ? i : 0;
     const Parameters<Zero> params = {all.scale + at, all.zero + at};
-    if constexpr (sizeof(Output) > 1) {
-      run(input + i, params, output + i);
-    } else {  // vectors of bytes are stored to aligned memory
-      run(input + i, params, outputs);
-      __builtin_memcpy(output + i, outputs, sizeof outputs);
-    }
+    run(input + i, params, output + i);
   }
   const int64_t left = count - i;
   if (left == 0) return;
   Input inputs[kGroup];
+  Output outputs[kGroup];
   float scales[kGroup];
   Zero zeros[kGroup];
   Parameters<Zero> params = all;
@@ -265,16 +280,46 @@ void quantize_span(const Quantization& all, const ElementSpan& span) {
       Parameters<uint8_t>{span.scale, static_cast<const uint8_t*>(span.zero_point)},
       static_cast<uint8_t*>(span.output), span.count,
       [&](const Input* input, const Parameters<uint8_t>& params, uint8_t* output) {
-        if constexpr (std::is_same_v<Input, float>) {
-          return quantize_group<kOneEach>(all, input, input, params, output);
-        } else {
-          float floats[kGroup];
-          to_floats(input, floats);
-          if constexpr (std::is_same_v<Input, int32_t>) {
-            return quantize_group<kOneEach>(all, input, floats, params, output);
-          } else {
-            return quantize_group<kOneEach>(all, floats, floats, params, output);
+        float floats[kGroup];
+        const float* estimated = to_floats(input, floats);
+        quantize_group<kOneEach>(all, exact_of(input, estimated), estimated, params, output);
+      });
+}
+
+// Multiplies by the reciprocal of a shared scale. Only the numbers of kFixed, in fixed point, may
+// be near a tie.
+template <bool kFixed, typename Input, typename S = Simd>
+void multiply_span(const Quantization& all, const ElementSpan& span) {
+  constexpr int kPacked = S::kVectorsPacked;
+  constexpr float kUnit = kFixed ? kFixedScale : 1, kOrigin = kFixed ? kFixedOrigin : 0;
+  const bool is_signed = all.is_signed;
+  const int32_t zero = byte_value(*static_cast<const uint8_t*>(span.zero_point), is_signed);
+  const auto factor = S::broadcast_float(all.reciprocal * kUnit);
+  const auto origin = S::broadcast_float(kOrigin), not_near_tie = S::broadcast(kNotNearTie);
+  const auto low = S::broadcast_float(kOrigin - 255.75f * kUnit);
+  const auto high = S::broadcast_float(kOrigin + 255.25f * kUnit);
+  for_each_group<false>(
+      static_cast<const Input*>(span.input),
+      Parameters<uint8_t>{span.scale, static_cast<const uint8_t*>(span.zero_point)},
+      static_cast<uint8_t*>(span.output), span.count,
+      [=](const Input* input, const Parameters<uint8_t>& params, uint8_t* output) {
+        float floats[kGroup];
+        const float* estimated = to_floats(input, floats);
+        typename S::NearTies near_ties(not_near_tie);
+#pragma GCC unroll 2
+        for (int first = 0; first < kVectors; first += kPacked) {
+          typename S::Int32s rounded[kPacked];
+#pragma GCC unroll 4
+          for (int j = 0; j < kPacked; ++j) {
+            const auto x = S::load_floats(estimated + S::kLanes * (first + j));
+            const auto product = S::clamp(S::fused_multiply_add(x, factor, origin), low, high);
+            rounded[j] = kFixed ? S::fixed_integer(product, near_ties) : S::to_integers(product);
           }
+          S::template store_bytes_in_order<kFixed>(output + S::kLanes * first, rounded, zero,
+                                                   is_signed);
+        }
+        if (kFixed && __builtin_expect(near_ties.any(), 0)) {
+          resolve_group<false>(all, exact_of(input, estimated), estimated, params, output);
         }
       });
 }
@@ -291,6 +336,10 @@ void quantize_as(const ElementSpan& span) {
     all.band = kBand;
   }
   if (!kIsRounded && is_power_of_two(*span.scale)) all.band = kNever;
+  if constexpr (Simd::kRequantizesRows) {
+    if (all.reciprocal != 0 && all.band == kBand) return multiply_span<true, Input>(all, span);
+    if (all.reciprocal != 0) return multiply_span<false, Input>(all, span);
+  }
   quantize_span<false, Input>(all, span);
 }
 
