@@ -59,6 +59,24 @@ def test_every_zero_point_is_added(scale, arithmetic):
         assert_same(*(call(column, zero.astype(dtype), how) for how in ("native_cpu", "xla")))
 
 
+@pytest.mark.parametrize("arithmetic", ["exact", "float32"])
+@pytest.mark.parametrize("scale", [0.0371, -0.3, 2.0**-5, 1.3 * 2.0**118, 3 * 2.0**-121])
+def test_a_shared_scale_rounds_near_ties_and_takes_nan_to_the_lowest_byte(scale, arithmetic):
+    rng = np.random.default_rng(7)
+    bits = ((rng.integers(-260, 260, 2000) + 0.5) * scale).astype(np.float32).view(np.int32)
+    near_ties = (bits + rng.integers(-3, 4, bits.size, np.int32)).view(np.float32)
+    nans = (rng.integers(1, 2**23, 2000) | 0x7F800000 | (1 << 31)).astype(np.uint32)
+    nans[::2] ^= 1 << 31
+    x = (rng.uniform(-280, 280, 200_000) * scale).astype(np.float32)
+    x[::100] = rng.permutation(np.concatenate([near_ties, nans.view(np.float32)]))[:2000]
+    for zero in (np.int8(-7), np.uint8(117)):
+        results = (
+            quantize(x, np.float32(scale), zero, arithmetic=arithmetic, implementation=how)
+            for how in ("native_cpu", "xla")
+        )
+        assert_same(*results)
+
+
 @pytest.mark.parametrize("scale", [1.0, 0.0371, -5.96e-8, 6.1e-5, 60000.0])
 @pytest.mark.parametrize("arithmetic", ["exact", "float32"])
 def test_every_float16_is_quantized(scale, arithmetic):
