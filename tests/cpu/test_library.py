@@ -3,6 +3,10 @@
 import ctypes
 import functools
 import os
+import platform
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -55,6 +59,46 @@ def test_the_reason_of_the_build_is_what_explain_says(fresh, monkeypatch, tmp_pa
     found = dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros(3))
     assert found.choices[0].implementation == "xla"
     assert found.choices[0].why_not["native_cpu"] == why
+
+
+THREAD_THAT_FREES_A_HEAP = """
+    import ctypes, resource, threading
+    from dmlax._cpu import library
+
+    library.instruction_set()
+    allocator = ctypes.CDLL(None)
+    allocator.malloc.argtypes, allocator.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+    allocator.free.argtypes = [ctypes.c_void_p]
+
+    def faults():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        block = allocator.malloc(16 << 20)
+        ctypes.memset(block, 1, 16 << 20)
+        allocator.free(block)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    def run():
+        for _ in range(3):
+            allocator.malloc(20 << 20)  # the thread's first heap of 64 MiB is full
+        faults()
+        print(max(faults() for _ in range(5)))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+@pytest.mark.skipif(library.why_not("cpu") is not None, reason="the kernels are not built")
+@pytest.mark.parametrize("limits", [{}, {"MALLOC_TOP_PAD_": "131072"}], ids=str)
+def test_a_threads_results_keep_their_pages_unless_the_environment_sets_limits(limits):
+    """A block of 16 MiB has 4,096 pages."""
+    script = textwrap.dedent(THREAD_THAT_FREES_A_HEAP)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | limits, capture_output=True, check=True
+    )
+    assert (int(done.stdout) > 4000) == bool(limits)
 
 
 class Library:

@@ -2,7 +2,9 @@
 
 import ctypes
 import functools
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
@@ -33,6 +35,8 @@ TARGETS = (
     "dmlax_block_product_v1",
 )
 _KEPT = (1 << 25) - (1 << 13)  # bytes: nearly the largest block by which glibc adapts
+_TOP_PAD, _THREADS_HEAP = -2, 1 << 26  # malloc.h; the bytes of a heap of glibc's threads
+_LIMITS = "top_pad", "trim_threshold", "mmap_threshold"  # of glibc, as its tunables name them
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason
 _OVERRIDE = "DMLAX_NATIVE_ISA"
@@ -112,13 +116,30 @@ def _keep_freed_pages() -> None:
 
     glibc raises its limits when a process frees a large block. Freeing one block of almost 32 MiB,
     which nobody touches, raises them as far as they go: smaller blocks come from the heap, and
-    glibc returns the end of the heap to the system once it has 64 MiB of free memory. Limits that
-    the environment or the process sets stay as they are, and other allocators ignore the call.
+    glibc returns the end of the heap to the system once it has 64 MiB of free memory.
+
+    XLA's threads allocate from heaps of 64 MiB, and glibc unmaps a free one. If every heap is
+    padded to 64 MiB, glibc keeps it. The padding has addresses, but no memory until it is used.
+
+    Limits that the environment sets stay as they are, and other allocators ignore both calls.
     """
+    if _sets_limits(os.environ):
+        return
     allocator = ctypes.CDLL(None)
     allocator.malloc.argtypes, allocator.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     allocator.free.argtypes, allocator.free.restype = [ctypes.c_void_p], None
     allocator.free(allocator.malloc(_KEPT))
+    if hasattr(allocator, "mallopt"):  # glibc has it
+        allocator.mallopt(_TOP_PAD, _THREADS_HEAP)
+
+
+def _sets_limits(environment: Mapping[str, str]) -> bool:
+    """True if environment variables set one of glibc's limits."""
+    tunables = environment.get("GLIBC_TUNABLES", "")
+    return any(
+        f"MALLOC_{limit.upper()}_" in environment or f"glibc.malloc.{limit}=" in tunables
+        for limit in _LIMITS
+    )
 
 
 def _text(function: "ctypes._NamedFuncPointer") -> str:
