@@ -120,6 +120,7 @@ constexpr double kReadBytesPerNs = 32;          // of a matrix read in place; no
 constexpr int64_t kFewRows = 8;             // rows for which packing a panel would dominate
 constexpr int64_t kDotRows = 4;             // rows that a column multiplies at once
 constexpr int64_t kDotHalfRows = 2;         // if their bytes are halved
+constexpr int kDotBlockRows = 4;            // rows that a column of 4-bit blocks multiplies at once
 constexpr int64_t kDotPrefetch = 1 << 13;   // bytes, or the columns of a tile if they have more
 constexpr int kUnpackedRows = 5;            // rows that a panel in registers multiplies at once
 constexpr int64_t kUnpackedPrefetch = 128;  // bytes of a row of B

@@ -1,4 +1,4 @@
-// Kernels of a row times columns of 4-bit blocks, compiled once for each SIMD header.
+// Kernels of rows times columns of 4-bit blocks, compiled once for each SIMD header.
 //
 // Sums are in the order of XLA's product of a matrix and a vector, so that results have its bits:
 // eight lanes along the depth, each a chain of fused multiplications and additions, whose totals
@@ -85,31 +85,59 @@ inline float total(const Floats* sums) {
   return totals[0] + totals[1];
 }
 
-template <typename S>
-inline void multiply_columns(const BlockMatrix& matrix, const float* row, int64_t column,
-                             float* output) {
-  const int64_t bytes = matrix.bytes / matrix.blocks;
+// The columns that R rows multiply at once. A tile of sums fills the registers.
+template <int R>
+constexpr int kTileColumns = kParts == 1 ? kColumns
+                             : R <= 2    ? 2
+                                         : 1;
+
+// Multiplies neighbouring columns by R rows.
+template <typename S, int R, int C = kTileColumns<R>>
+inline void multiply_tile(const BlockMatrix& matrix, const float* row, int64_t column,
+                          float* output) {
+  const int64_t depth = 2 * matrix.bytes, bytes = matrix.bytes / matrix.blocks;
   const uint8_t* from = matrix.held + column * matrix.bytes;
-  Floats sums[kColumns][kParts] = {};
+  Floats sums[R][C][kParts] = {};
   for (int64_t block = 0; block < matrix.blocks; ++block, from += bytes) {
     const auto levels = [&](int i) {
-      const int64_t at = (column + i) * matrix.blocks + block;
+      const int64_t at = (column + i % C) * matrix.blocks + block;
       return Levels<S>(matrix.scale[at], matrix.zero_point[matrix.one_zero_point ? 0 : at]);
     };
     const Levels<S> of_column[kColumns] = {levels(0), levels(1), levels(2), levels(3)};
     for (int64_t i = 0; i < bytes; i += 8) {
 #pragma GCC unroll 2
       for (int part = 0; part < kParts; ++part, row += kLanes) {
-        const Floats elements = load<Floats>(row);
+        Floats values[C];
 #pragma GCC unroll 4
-        for (int c = 0; c < kColumns; ++c) {
-          const Integers integers = load_integers(from + c * matrix.bytes + i, part);
-          sums[c][part] += of_column[c].of(integers) * elements;
+        for (int c = 0; c < C; ++c) {
+          values[c] = of_column[c].of(load_integers(from + c * matrix.bytes + i, part));
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+          const Floats elements = load<Floats>(row + r * depth);
+#pragma GCC unroll 4
+          for (int c = 0; c < C; ++c) sums[r][c][part] += values[c] * elements;
         }
       }
     }
   }
-  for (int c = 0; c < kColumns; ++c) output[column + c] = total(sums[c]);
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) output[r * matrix.columns + column + c] = total(sums[r][c]);
+  }
+}
+
+// Multiplies four columns by rows, up to R at once.
+template <int R>
+void multiply_rows(const BlockMatrix& matrix, const float* row, int64_t rows, int64_t column,
+                   float* output) {
+  if constexpr (R > 0) {
+    for (; rows >= R; rows -= R, row += R * 2 * matrix.bytes, output += R * matrix.columns) {
+      for (int c = 0; c < kColumns; c += kTileColumns<R>) {
+        multiply_tile<Simd, R>(matrix, row, column + c, output);
+      }
+    }
+    multiply_rows<R - 1>(matrix, row, rows, column, output);
+  }
 }
 
 void pack(const float* row, int64_t count, float* packed) {
@@ -120,10 +148,10 @@ void pack(const float* row, int64_t count, float* packed) {
   }
 }
 
-void multiply(const BlockMatrix& matrix, const float* row, int64_t first, int64_t last,
-              float* output) {
+void multiply(const BlockMatrix& matrix, const float* packed, int64_t rows, int64_t first,
+              int64_t last, float* output) {
   for (int64_t column = first; column < last; column += kColumns) {
-    multiply_columns<Simd>(matrix, row, column, output);
+    multiply_rows<tuning::kDotBlockRows>(matrix, packed, rows, column, output);
   }
 }
 

@@ -1,4 +1,4 @@
-// Kernels of a row times columns of 4-bit integers in blocks, for one instruction set.
+// Kernels of rows times columns of 4-bit integers in blocks, for one instruction set.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@ struct BlockMatrix {
   const uint8_t* held;  // two integers a byte, the first in the low bits; a row for every column
   const float* scale;   // of every block of every column
   const float* zero_point;
+  int64_t columns;
   int64_t bytes, blocks;  // of a column
   bool one_zero_point;    // all blocks share it
 };
 
 struct BlockKernels {
-  // Orders a row's elements as `multiply` reads them.
+  // Orders the elements of rows as `multiply` reads them.
   void (*pack)(const float* row, int64_t count, float* packed);
 
-  // Multiplies columns [first, last), a multiple of four, by a packed row.
-  void (*multiply)(const BlockMatrix& matrix, const float* row, int64_t first, int64_t last,
-                   float* output);
+  // Multiplies columns [first, last), a multiple of four, by packed rows.
+  void (*multiply)(const BlockMatrix& matrix, const float* packed, int64_t rows, int64_t first,
+                   int64_t last, float* output);
 };
 
 }  // namespace dmlax

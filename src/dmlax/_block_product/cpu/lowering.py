@@ -1,4 +1,4 @@
-"""One row times columns of 4-bit blocks in C++ (`blocks.cc`)."""
+"""Few rows times columns of 4-bit blocks in C++ (`blocks.cc`)."""
 
 import math
 
@@ -7,6 +7,8 @@ import numpy as np
 from jax import Array
 
 from dmlax._block_product.plan import BlockPlan, Blocks
+from dmlax._core import tuning
+from dmlax._core.arguments import is_static
 from dmlax._cpu import library
 
 _TARGET = "dmlax_block_product_v1"
@@ -17,7 +19,7 @@ _SETS = ("avx", "amx")  # beginnings of the instruction sets where XLA's loop ha
 def run(plan: BlockPlan, operands: Blocks) -> Array:
     """Makes one call."""
     a, held, scale, zero_point = operands
-    output = jax.ShapeDtypeStruct((plan.columns,), np.float32)
+    output = jax.ShapeDtypeStruct((math.prod(plan.output.shape),), np.float32)
     call = jax.ffi.ffi_call(_TARGET, output, vmap_method="sequential")
     floats = (x.astype(np.float32) for x in (scale, zero_point))
     result: Array = call(a.reshape(-1), held, *floats)
@@ -30,8 +32,10 @@ def why_not(plan: BlockPlan, platform: str) -> str | None:
         return why
     if not library.instruction_set().startswith(_SETS):
         return "its kernel is written for AVX2 and its extensions"
-    rows, columns = math.prod(plan.input.shape[:-1]), plan.columns
-    if rows != 1 or columns % _LANES or plan.block_size % (2 * _LANES):
+    sizes, columns = plan.input.shape[:-1], plan.columns
+    rows = math.prod(sizes)
+    few = is_static(sizes) and 0 < rows <= tuning.MOST_BLOCK_ROWS
+    if not few or columns % _LANES or plan.block_size % (2 * _LANES):
         return f"it has {rows} rows, {columns} columns and blocks of {plan.block_size}, expected 1 \
-row, and multiples of {_LANES} and {2 * _LANES}"
+to {tuning.MOST_BLOCK_ROWS} rows, and multiples of {_LANES} and {2 * _LANES}"
     return None
