@@ -123,8 +123,8 @@ CALLS = {
         {"multiplier": np.float32(256), "zero_point": np.int64(0)},
     ),
     "dmlax_block_product_v1": HandlerCall(
-        (((64,), "float32"), ((8, 32), "uint8"), ((8, 2), "float32"), ((8, 2), "float32")),
-        (((8,), "float32"),),
+        (((128,), "float32"), ((8, 32), "uint8"), ((8, 2), "float32"), ((8, 2), "float32")),
+        (((16,), "float32"),),
         {},
     ),
 }
