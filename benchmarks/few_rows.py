@@ -77,7 +77,7 @@ def _block_product(rows: int, size: int) -> Work:
     scale = rng.uniform(0.5, 1.5, (size, size // _BLOCK)).astype(np.float32) / size
 
     def call(x: jax.Array, operand: Any, implementation: Implementation = "auto") -> jax.Array:
-        if implementation == "xla" and len(x) > 1:  # a kernel's row has the bits of XLA's single row
+        if implementation == "xla" and len(x) > 1:  # their bits are the kernel's
             return jnp.concatenate([call(row, operand, "xla") for row in x[:, None]])
         plan, operands = n_bits.BLOCKS.plan(Blocks(x, *operand), _BLOCK)
         return n_bits.BLOCKS.call(plan, operands, implementation)
