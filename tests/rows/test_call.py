@@ -85,3 +85,30 @@ def test_float16_runs_plain_xla():
     assert "softmax_rows" in told
     assert "its rows are float16, expected float32" in told
     assert call.softmax(x).dtype == np.float16
+
+
+def averages(x, table):
+    """The averages of bytes, summed in float32 in ONNX Runtime's order."""
+    terms = np.moveaxis(table[x.astype(np.int32) - np.iinfo(x.dtype).min], -2, 0)
+    whole = len(terms) // 4 * 4
+    lanes = np.zeros((4, *terms.shape[1:]), np.float32)
+    for first in range(0, whole, 4):
+        lanes += terms[first : first + 4]
+    total = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3])
+    for term in terms[whole:]:
+        total = total + term
+    return total / np.float32(len(terms))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(("pixels", "channels"), [(1, 1), (3, 16), (4, 17), (9, 5), (62, 40)])
+def test_averages_of_bytes_are_summed_in_onnxruntimes_order(pixels, channels, dtype):
+    table = _RANDOM.standard_normal(256).astype(np.float32)
+    x = _RANDOM.integers(0, 256, (3, pixels, channels)).astype(np.uint8).view(dtype)
+    plan, operands = call.AVERAGE.plan(x, table)
+    wanted = averages(x, table)
+    for implementation in ("native_cpu", "xla"):
+        found = call.AVERAGE.call(plan, operands, implementation)
+        np.testing.assert_array_equal(found, wanted)
+    mapped = jax.vmap(lambda x: call.AVERAGE.call(*call.AVERAGE.plan(x, table)))(x)
+    np.testing.assert_array_equal(mapped, wanted)

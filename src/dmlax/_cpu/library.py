@@ -31,6 +31,7 @@ TARGETS = (
     "dmlax_dynamic_quantize_v1",
     "dmlax_normalize_rows_v1",
     "dmlax_softmax_rows_v1",
+    "dmlax_average_bytes_v1",
     "dmlax_quantized_softmax_v1",
     "dmlax_block_product_v1",
 )

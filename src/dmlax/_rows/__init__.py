@@ -1,1 +1,1 @@
-"""Float operators of rows: layer and root-mean-square normalization, and softmax."""
+"""Float operators of rows: layer and root-mean-square normalization, softmax, averages."""

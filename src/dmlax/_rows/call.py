@@ -1,6 +1,7 @@
 """Calls of the float operators of rows."""
 
 import functools
+from dataclasses import replace
 
 import jax
 from jax import Array
@@ -9,7 +10,7 @@ from jax.typing import ArrayLike
 from dmlax._core import compat, dispatch
 from dmlax._rows import xla
 from dmlax._rows.cpu import lowering as native_cpu
-from dmlax._rows.plan import Rows, RowsPlan, axis_names, local_plan, plan
+from dmlax._rows.plan import Rows, RowsPlan, axis_names, local_plan, plan, plan_average
 
 
 def _tangent(plan: RowsPlan, operands: Rows, tangents: Rows) -> Array:
@@ -34,6 +35,9 @@ def _operator(name: str) -> dispatch.Operator[RowsPlan, Rows, Array]:
 
 NORMALIZE = _operator("normalize_rows")
 SOFTMAX = _operator("softmax_rows")
+AVERAGE = replace(
+    NORMALIZE, name="average_bytes", plan=plan_average, partition=None, splitting=None
+)
 
 
 def normalize(

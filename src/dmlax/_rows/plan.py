@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -17,7 +18,7 @@ class Rows(NamedTuple):
     """The operands: rows, and for a normalization the factors and any addends of columns."""
 
     input: Array
-    scale: Array = ABSENT  # of a normalization
+    scale: Array = ABSENT  # of a normalization; of an average the float of every byte's bits
     bias: Array | None = None
 
 
@@ -41,6 +42,23 @@ class RowsPlan(BasePlan):
 
     def __str__(self) -> str:
         return f"{self.input} along the last axis"
+
+
+@dataclass(frozen=True)
+class AveragePlan(RowsPlan):
+    """All that is static of an average over pixels, the axis before the last."""
+
+    @property
+    def output(self) -> Aval:
+        """The dtype and the shape of the result."""
+        return Aval(np.dtype(np.float32), (*self.input.shape[:-2], self.input.shape[-1]))
+
+
+def plan_average(x: ArrayLike, table: np.ndarray) -> tuple[AveragePlan, Rows]:
+    """Plans an average of pixels whose channels are last; the table is by ascending bytes."""
+    x = jnp.asarray(x)
+    by_bits = np.roll(table, 128) if x.dtype == np.int8 else table
+    return AveragePlan(aval_of(x)), Rows(x, jnp.asarray(by_bits))
 
 
 def axis_names(plan: RowsPlan, operands: Rows) -> AxisNames:

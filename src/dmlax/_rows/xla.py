@@ -4,13 +4,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmlax._core import ieee
+from dmlax._core import float_bits, ieee
 from dmlax._core.arguments import expand_rank
-from dmlax._rows.plan import Rows, RowsPlan
+from dmlax._rows.plan import AveragePlan, Rows, RowsPlan
 
 
 def run(plan: RowsPlan, operands: Rows) -> Array:
-    """Normalizes rows, or without a scale computes their softmax."""
+    """Normalizes rows, without a scale computes their softmax, or averages pixels."""
+    if isinstance(plan, AveragePlan):
+        return average(operands)
     return (softmax if operands.scale is None else normalize)(plan, operands)
 
 
@@ -30,6 +32,13 @@ def _apart(x: Array) -> Array:
     """Returns `x`, a number for each row; for a fusion of rows GPUs compile seconds longer."""
     apart: Array = lax.optimization_barrier(x)
     return apart
+
+
+def average(operands: Rows) -> Array:
+    """Averages the entries of bytes over pixels, the axis before the last."""
+    places = float_bits.bitcast(operands.input, jnp.uint8).astype(jnp.int32)
+    terms = jnp.take(operands.scale, places, mode="clip")
+    return ieee.average(jnp.moveaxis(terms, -2, -1))
 
 
 def softmax(plan: RowsPlan, operands: Rows) -> Array:

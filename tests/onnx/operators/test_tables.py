@@ -116,6 +116,68 @@ def test_the_unit_of_an_error_function_is_one_lookup_and_has_onnxruntimes_bits(f
         np.testing.assert_array_equal(found, theirs[name])
 
 
+ELEMENT_WISE = [
+    *(("Relu", {}), ("HardSwish", {})),
+    *(("HardSigmoid", {}), ("HardSigmoid", {"alpha": 0.17, "beta": 0.41}), ("Clip", {})),
+]
+
+
+def between(op, attributes, dtype):
+    """A model of a float operator between a dequantization and a quantization."""
+    net = Network()
+    x, y = (
+        (net.constant(np.float32(scale)), net.constant(dtype(zero)))
+        for scale, zero in ((0.05, 100), (0.02, 3))
+    )
+    limits = [net.constant(np.float32(limit)) for limit in (-0.3, 1.1)] if op == "Clip" else []
+    floats = net.node(op, net.node("DequantizeLinear", "x", *x), *limits, **attributes)
+    shape = TYPES[dtype], ["n", 256]
+    return net.model({"x": shape}, {net.node("QuantizeLinear", floats, *y): shape})
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("op", "attributes"), ELEMENT_WISE)
+def test_a_float_function_of_bytes_is_one_lookup_and_has_onnxruntimes_bits(op, attributes, dtype):
+    model, x = between(op, attributes, dtype), every_byte(dtype)
+    loaded = dmlax.onnx.load(model)
+    assert [node.op for node in loaded._graph.nodes] == ["ByteFunction"]
+    theirs = peer.run_every_tensor(model, {"x": x})
+    for name, found in loaded(x).items():
+        np.testing.assert_array_equal(found, theirs[name])
+
+
+def average_of(dtype, divisor, *, erf=False):
+    """A model of the averages of a quotient, beside the quantized quotient."""
+    net = Network()
+    x = net.constant(np.float32(0.05)), net.constant(dtype(100))
+    floats = net.node("DequantizeLinear", "x", *x)
+    floats = net.node("Erf", floats) if erf else floats
+    floats = net.node("Div", floats, net.constant(np.float32(divisor)))
+    outputs = {
+        net.node("GlobalAveragePool", floats): (TensorProto.FLOAT, ["n", 20, 1, 1]),
+        net.node("QuantizeLinear", floats, *x): (TYPES[dtype], ["n", 20, 5, 7]),
+    }
+    return net.model({"x": (TYPES[dtype], ["n", 20, 5, 7])}, outputs)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_an_average_of_a_float_function_of_bytes_has_no_loop_and_onnxruntimes_bits(dtype):
+    model = average_of(dtype, 6)
+    x = np.random.default_rng(1).integers(0, 256, (3, 20, 5, 7)).astype(np.uint8).view(dtype)
+    loaded = dmlax.onnx.load(model)
+    assert {"ByteAverage", "ByteFunction"} <= {node.op for node in loaded._graph.nodes}
+    program = jax.jit(loaded.apply).lower(loaded.params, {"x": x})
+    assert "while" not in program.as_text()
+    theirs = peer.run_every_tensor(model, {"x": x})
+    for name, found in loaded(x).items():
+        np.testing.assert_array_equal(found, theirs[name])
+
+
+def test_an_average_of_an_error_function_is_of_the_programs_floats():
+    loaded = dmlax.onnx.load(average_of(np.uint8, 6, erf=True))
+    assert "GlobalAveragePool" in [node.op for node in loaded._graph.nodes]
+
+
 @pytest.mark.parametrize("index", ["constant", "computed"])
 def test_bytes_are_moved_in_place_of_floats_by_indices_that_are_known(index):
     net = Network()

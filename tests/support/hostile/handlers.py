@@ -117,6 +117,9 @@ CALLS = {
         {"epsilon": np.float32(1e-5), "is_centred": True},
     ),
     "dmlax_softmax_rows_v1": HandlerCall((((3, 5), "float32"),), (((3, 5), "float32"),), {}),
+    "dmlax_average_bytes_v1": HandlerCall(
+        (((2, 5, 3), "uint8"), ((256,), "float32")), (((2, 3), "float32"),), {}
+    ),
     "dmlax_quantized_softmax_v1": HandlerCall(
         (((3, 5), "uint8"), ((256,), "float32")),
         (((3, 5), "uint8"),),

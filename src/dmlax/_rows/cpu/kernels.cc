@@ -130,9 +130,25 @@ void softmax(const float* input, int64_t count, float* output) {
   for (int64_t i = 0; i < count; ++i) output[i] *= inverse;
 }
 
+void average(const float* table, const uint8_t* input, int64_t count, int64_t step, int64_t width,
+             float* output) {
+  constexpr int kTurns = 4;
+  float sums[kTurns][kAverages] = {}, totals[kAverages] = {};
+  const auto add = [&](int64_t pixel, float* to) {
+    for (int64_t c = 0; c < width; ++c) to[c] += table[input[pixel * step + c]];
+  };
+  const int64_t rest = count / kTurns * kTurns;
+  for (int64_t pixel = 0; pixel < rest; ++pixel) add(pixel, sums[pixel % kTurns]);
+  for (int64_t c = 0; c < width; ++c) {
+    totals[c] = (sums[0][c] + sums[2][c]) + (sums[1][c] + sums[3][c]);
+  }
+  for (int64_t pixel = rest; pixel < count; ++pixel) add(pixel, totals);
+  for (int64_t c = 0; c < width; ++c) output[c] = totals[c] / static_cast<float>(count);
+}
+
 }  // namespace
 
 template <>
-const RowKernels Table<RowKernels>::kernels = {normalize, softmax};
+const RowKernels Table<RowKernels>::kernels = {normalize, softmax, average};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -70,8 +70,37 @@ Outcome softmax(const Call<RowKernels>& call, const Inputs<1>& inputs, Output ou
   return {};
 }
 
+// vmap puts its axes before those of the input, whose last axes are pixels and channels.
+Outcome average(const Call<RowKernels>& call, const Inputs<2>& inputs, Output output) {
+  const auto& [input, table] = inputs;
+  if (!is_byte(input) || !is_float32(table) || !is_float32(*output)) {
+    return "an element type is none of the operator's";
+  }
+  const Sizes sizes = output->dimensions(), of_input = input.dimensions();
+  if (sizes.size() < 1 || of_input.size() != sizes.size() + 1 || table.element_count() != 256 ||
+      of_input.back() != sizes.back() ||
+      !std::equal(sizes.begin(), sizes.end() - 1, of_input.begin())) {
+    return "a size is wrong";
+  }
+  if (output->element_count() == 0) return {};
+  if (has_null(inputs) || is_null(*output)) return "a buffer is null";
+  const int64_t channels = sizes.back(), pixels = of_input[sizes.size() - 1];
+  const int64_t blocks = (channels + kAverages - 1) / kAverages;
+  for_each_row(call.pool, element_count(*output) / channels * blocks, pixels * kAverages,
+               [&](int64_t task) {
+                 const int64_t image = task / blocks, first = task % blocks * kAverages;
+                 call.kernels.average(data_of<float>(table),
+                                      data_of<uint8_t>(input) + image * pixels * channels + first,
+                                      pixels, channels, std::min(channels - first, kAverages),
+                                      data_of<float>(*output) + image * channels + first);
+               });
+  return {};
+}
+
 }  // namespace
 }  // namespace dmlax
+
+DMLAX_HANDLER(dmlax_average_bytes, "rows", average)
 
 DMLAX_HANDLER(dmlax_normalize_rows, "rows", normalize, "epsilon", "is_centred")
 

@@ -18,7 +18,6 @@ from dmlax.onnx.operators.windows import PoolWindows
 
 _FORMS = (1, 8, 10, 11, 12, 22)
 _Images = TypeVar("_Images")
-_LANES = 4  # of the vectors in which ONNX Runtime sums a channel
 
 
 @operator("MaxPool", *_FORMS)
@@ -138,33 +137,8 @@ def global_average_pool(x: Array) -> Array:
     """Averages every channel of floats; float32 in ONNX Runtime's order of sums."""
     if x.dtype != jnp.float32:
         return x.mean(tuple(range(2, x.ndim)), keepdims=True)
-    size = math.prod(x.shape[2:])
-    total = _sum_by_lanes(jnp.reshape(x, (*x.shape[:2], size)))
-    mean: Array = ieee.divide(total, jnp.asarray(size, jnp.float32))
+    mean = ieee.average(jnp.reshape(x, (*x.shape[:2], math.prod(x.shape[2:]))))
     return mean.reshape((*x.shape[:2], *(1,) * (x.ndim - 2)))
-
-
-def _sum_by_lanes(x: Array) -> Array:
-    """The float32 sum along the last axis: in four lanes, then one by one for the rest."""
-    size = x.shape[-1]
-    rest = size // _LANES * _LANES
-    padding = [(0, 0)] * (x.ndim - 1) + [(0, _LANES)]  # four elements lie in any symbolic size
-    padded = jnp.pad(x, padding)
-
-    def add_four(i: Array, total: Array) -> Array:
-        return ieee.add(total, lax.dynamic_slice_in_dim(padded, _LANES * i, _LANES, -1))
-
-    def add_one(i: Array, total: Array) -> Array:
-        return ieee.add(total, lax.dynamic_index_in_dim(padded, i, -1, keepdims=False))
-
-    total = jnp.zeros_like(padded[..., 0])
-    if not (isinstance(rest, int) and rest == 0):
-        lanes = jnp.zeros_like(padded[..., :_LANES])
-        lanes = lax.fori_loop(0, size // _LANES, add_four, lanes)
-        halves = ieee.add(lanes[..., :2], lanes[..., 2:])
-        total = ieee.add(halves[..., 0], halves[..., 1])
-    summed: Array = lax.fori_loop(rest, size, add_one, total)
-    return summed
 
 
 @operator("GlobalMaxPool", 1, 22)

@@ -1,5 +1,6 @@
 """Quantized operators: the family's functions, with ONNX's operands and attributes."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from dmlax._concatenation.call import concatenate
 from dmlax._core import float_bits, ieee, requantize
 from dmlax._core.requantize import Arithmetic
 from dmlax._core.windows import dilated_size, output_size
+from dmlax._rows.call import AVERAGE
 from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.table import Output, Parameter, Quantized, Tensor, ZeroOptional, operator
@@ -487,6 +489,26 @@ def byte_function(
     known = dict(zip(names[1:], constants, strict=True))
     table = tables.of_nodes(x.dtype, names[0], nodes, known, arithmetic)
     return dmlax.quantized_lookup(x, table)
+
+
+@operator("ByteAverage", 1, domain=OWN)
+def byte_average(
+    x: Array,
+    *constants: Parameter,
+    nodes: tuple[Node, ...],
+    names: tuple[str, ...],
+    arithmetic: Arithmetic,
+    channels_last: int = 0,
+) -> Array:
+    """Averages every channel of the floats that nodes compute of bytes."""
+    known = dict(zip(names[1:], constants, strict=True))
+    table = tables.of_nodes(x.dtype, names[0], nodes, known, arithmetic)
+    images = x if channels_last else jnp.moveaxis(x, 1, -1)
+    batch, *sizes, channels = images.shape
+    pixels = images.reshape(batch, math.prod(sizes), channels)
+    mean = AVERAGE.call(*AVERAGE.plan(pixels, table))
+    ones = (1,) * len(sizes)
+    return mean.reshape((batch, *ones, channels) if channels_last else (batch, channels, *ones))
 
 
 @operator("QLinearConcat", 1, domain=MICROSOFT)

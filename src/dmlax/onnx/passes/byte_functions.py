@@ -12,7 +12,8 @@ from dmlax.onnx.passes.patterns import Match, Op, SingleUse, replaces, swap
 
 _LOOKUPS = {("QLinearLeakyRelu", MICROSOFT), ("QLinearSigmoid", MICROSOFT)}
 _ELEMENT_WISE = _LOOKUPS | {  # on the host their float32 has ONNX Runtime's bits
-    *((op, "") for op in ("Add", "DequantizeLinear", "Div", "Erf", "Mul", "QuantizeLinear", "Sub")),
+    *((op, "") for op in ("Add", "Clip", "DequantizeLinear", "Div", "Erf", "HardSigmoid")),
+    *((op, "") for op in ("HardSwish", "Mul", "QuantizeLinear", "Relu", "Sub")),
     *((op, MICROSOFT) for op in ("QLinearAdd", "QLinearMul")),
 }
 
@@ -25,16 +26,18 @@ class _Chain(NamedTuple):
 
 
 def fuse_byte_functions(graph: Graph, avals: Avals) -> Graph:
-    """Replaces nodes whose 8-bit output is a function of one 8-bit tensor."""
+    """Replaces nodes whose output is 8-bit, or an average, and a function of one 8-bit tensor."""
     chains: dict[str, _Chain] = {}
 
     def fuse(node: Node) -> Node | None:
         chain = _chain(graph, avals, chains, node)
+        if node.is_a("GlobalAveragePool") and _has_one_value(avals, chains.get(node.inputs[0])):
+            return _fuse(graph, node, chains[node.inputs[0]], "ByteAverage")
         if chain is None:
             return None
         chains[node.outputs[0]] = chain
         is_fused = _is_byte(avals.get(node.outputs[0])) and not _is_lookup(chain)
-        return _fuse(graph, node, chain) if is_fused else None
+        return _fuse(graph, node, chain, "ByteFunction") if is_fused else None
 
     return _look_up_first(graph.rewrite(fuse))
 
@@ -74,13 +77,20 @@ def _has_two(aval: Aval) -> bool:
     return any(isinstance(size, int) and size > 1 for size in aval.shape)
 
 
+def _has_one_value(avals: Avals, chain: _Chain | None) -> bool:
+    """True for a chain to float32 whose table has the bits of its nodes in a program."""
+    if chain is None or avals[chain.nodes[-1].outputs[0]].dtype != np.float32:
+        return False
+    return not any(node.is_a("Erf") for node in chain.nodes)
+
+
 def _is_lookup(chain: _Chain) -> bool:
     """True for a node that is computed as a lookup alone."""
     return len(chain.nodes) == 1 and (chain.nodes[0].op, chain.nodes[0].domain) in _LOOKUPS
 
 
-def _fuse(graph: Graph, node: Node, chain: _Chain) -> Node:
+def _fuse(graph: Graph, node: Node, chain: _Chain, op: str) -> Node:
     """The function with its nodes, and the names of its operands, the source first."""
     read = dict.fromkeys(name for inner in chain.nodes for name in inner.inputs)
     names = (chain.source, *(name for name in read if name in graph.constants))
-    return node.become("ByteFunction", OWN, names, {"nodes": chain.nodes, "names": names})
+    return node.become(op, OWN, names, {"nodes": chain.nodes, "names": names})

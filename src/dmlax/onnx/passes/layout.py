@@ -3,7 +3,13 @@
 from dmlax.onnx.check import Avals
 from dmlax.onnx.graph import OWN, Graph, Node
 
-_SPATIAL = {"MaxPool", "QLinearAveragePool", "QLinearConv", "QLinearGlobalAveragePool"}
+_SPATIAL = {
+    "ByteAverage",
+    "MaxPool",
+    "QLinearAveragePool",
+    "QLinearConv",
+    "QLinearGlobalAveragePool",
+}
 _IMAGES = {  # the places of images
     **dict.fromkeys((*_SPATIAL, "ByteFunction", "QLinearLeakyRelu", "QLinearSigmoid"), slice(1)),
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), slice(0, 6, 3)),
