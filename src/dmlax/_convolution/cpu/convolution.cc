@@ -166,14 +166,13 @@ const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands&
   const bool has_filter_zero = count_of(inputs[kFilterZero]) > 0 || attributes.filter_unsigned;
   problem.padded.kernel_rows = problem.path == Path::kRows && kernels.element_bytes == 1 &&
                                !has_filter_zero && are_kernel_rows_taps(problem.shape);
-  problem.shape.panels =
-      attributes.panels && takes_rows && kernels.reads_panels && !problem.padded.kernel_rows;
+  problem.shape.panels = attributes.panels && takes_rows && kernels.reads_panels;
+  if (problem.path == Path::kRows) {
+    lay_out_padded(problem, arrays, kernels.element_bytes);
+    kernels.lay_out_rows(problem);
+  }
   problem.unpacks_filter = attributes.panels && !problem.shape.panels;
   if (problem.path != Path::kPlanes) {
-    if (problem.path == Path::kRows) {
-      lay_out_padded(problem, arrays, kernels.element_bytes);
-      kernels.lay_out_rows(problem);
-    }
     return check_parameters(inputs, output, problem.shape.output_channels);
   }
   problem.panel = panel_shape(problem.shape.depth);

@@ -246,6 +246,9 @@ struct RowKernels {
     rows.row_bytes = round_up(4 * rows.words, 64);
     if (rows.row_bytes % 1024 == 0) rows.row_bytes += 64;  // avoids cache conflicts between rows
     rows.panel_bytes = rows.words * 4 * kPanelWidth;
+    if (rows.padded && padded.kernel_rows && kKPack * rows.words != shape.depth) {
+      problem.shape.panels = false;  // zeros follow the kernel rows, but not in prepared panels
+    }
     if (shape.panels) rows.panel_bytes = prepared_panels(shape).panel_bytes();
     rows.panels = (shape.rows + kPanelWidth - 1) / kPanelWidth;
     rows.step = RowMicrokernel::kRowsOfBlock<S>;
