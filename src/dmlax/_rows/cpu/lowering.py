@@ -14,16 +14,19 @@ def run(plan: RowsPlan, operands: Rows) -> Array:
     """Makes one call: of an average, a normalization, or without a scale of a softmax."""
     x, scale, bias = operands
     output: jax.ShapeDtypeStruct = structs(plan.output)
-    is_average = isinstance(plan, AveragePlan)
-    kernel = "average_bytes" if is_average else "normalize_rows"
-    kernel = "softmax_rows" if scale is None else kernel
-    call = jax.ffi.ffi_call(f"dmlax_{kernel}_v1", output, vmap_method="expand_dims")
-    if is_average:
-        return call(x, scale)
+
+    def kernel(name: str, *operands: Array, **attributes: object) -> Array:
+        call = jax.ffi.ffi_call(f"dmlax_{name}_v1", output, vmap_method="expand_dims")
+        result: Array = call(*operands, **attributes)
+        return result
+
+    if isinstance(plan, AveragePlan):
+        return kernel("average_bytes", x, scale)
     if scale is None:
-        return call(x)
+        return kernel("softmax_rows", x)
     bias = jnp.zeros(0, np.float32) if bias is None else bias
-    return call(x, scale, bias, epsilon=np.float32(plan.epsilon), is_centred=plan.is_centred)
+    epsilon = np.float32(plan.epsilon)
+    return kernel("normalize_rows", x, scale, bias, epsilon=epsilon, is_centred=plan.is_centred)
 
 
 def why_not(plan: RowsPlan, platform: str) -> str | None:
