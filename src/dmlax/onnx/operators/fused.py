@@ -72,8 +72,8 @@ def quantized_gemm_function(
 ) -> Array:
     """Multiplies matrices, and looks up the value that nodes compute of every byte."""
     product = multiply_gemm(a, b, bias, y, factors, arithmetic, QUANTIZED.plan)
-    known = dict(zip(names[1:], constants, strict=True))
-    table = tables.of_nodes(product[0].output.dtype, names[0], nodes, known, arithmetic)
+    dtype = product[0].output.dtype
+    table = tables.of_function(dtype, names, nodes, constants, arithmetic)
     return multiply_and_look_up(*MATMUL_LOOKUP.plan(product, table))
 
 

@@ -486,8 +486,7 @@ def byte_function(
     arithmetic: Arithmetic,
 ) -> Array:
     """Looks up what nodes compute of every byte; the names are those of x and the constants."""
-    known = dict(zip(names[1:], constants, strict=True))
-    table = tables.of_nodes(x.dtype, names[0], nodes, known, arithmetic)
+    table = tables.of_function(x.dtype, names, nodes, constants, arithmetic)
     return dmlax.quantized_lookup(x, table)
 
 
@@ -501,8 +500,7 @@ def byte_average(
     channels_last: int = 0,
 ) -> Array:
     """Averages every channel of the floats that nodes compute of bytes."""
-    known = dict(zip(names[1:], constants, strict=True))
-    table = tables.of_nodes(x.dtype, names[0], nodes, known, arithmetic)
+    table = tables.of_function(x.dtype, names, nodes, constants, arithmetic)
     images = x if channels_last else jnp.moveaxis(x, 1, -1)
     batch, *sizes, channels = images.shape
     pixels = images.reshape(batch, math.prod(sizes), channels)

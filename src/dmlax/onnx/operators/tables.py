@@ -4,7 +4,7 @@ With `arithmetic="float32"` they hold ONNX Runtime's bits: it makes these tables
 float32 operations in the same order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -109,6 +109,18 @@ def of_nodes(
             values[output] = np.asarray(row.function(*map(values.get, node.inputs), **keywords))
     table: np.ndarray = values[output].reshape(-1)
     return table
+
+
+def of_function(
+    dtype: DTypeLike,
+    names: tuple[str, ...],
+    nodes: tuple[Node, ...],
+    constants: Sequence[Any],
+    arithmetic: Arithmetic,
+) -> np.ndarray:
+    """`of_nodes`; the names are those of the source and of the constants."""
+    source, *known = names
+    return of_nodes(dtype, source, nodes, dict(zip(known, constants, strict=True)), arithmetic)
 
 
 def equal(a: Tensor | None, b: Tensor | None) -> bool:
