@@ -329,6 +329,11 @@ def _add_taps(
     return total
 
 
+def are_columns(x: Tensor, *parameters: Tensor | None) -> bool:
+    """True if each parameter that is there has a value for every column of rows."""
+    return all(values is None or values.shape == x.shape[-1:] for values in parameters)
+
+
 def normalize(
     x: Array,
     scale: Tensor,
@@ -356,7 +361,7 @@ def normalize(
     centred = ieee.subtract(x, mean)
     variance = ieee.multiply(centred, centred).mean(axes, keepdims=True)
     deviation = ieee.sqrt(ieee.add(variance, x.dtype.type(epsilon)))
-    if axes == (x.ndim - 1,) and scale.shape == x.shape[-1:]:
+    if axes == (x.ndim - 1,) and are_columns(x, scale, bias):
         y = rows.normalize(x, scale, bias, epsilon, is_centred=is_centred)
     else:
         y = ieee.multiply(*align(ieee.divide(centred, deviation), scale))
@@ -378,7 +383,7 @@ def root_mean_square_normalization(
     x: Array, scale: Tensor, bias: Tensor | None = None, *, epsilon: float
 ) -> Array:
     """Divides the last axis by the root of its mean square."""
-    return rows.normalize(x, scale, bias, epsilon, is_centred=False)
+    return normalize(x, scale, bias, epsilon=epsilon, is_centred=False)[0]
 
 
 @operator("BatchNormalization", 7, 9, 14, 15, ignores=["momentum"])

@@ -17,11 +17,10 @@ from dmlax._layer_normalization.plan import LayerNormalization
 from dmlax._matmul.api import QUANTIZED
 from dmlax._matmul_add.call import MATMUL_ADD, multiply_and_add
 from dmlax._matmul_lookup.call import MATMUL_LOOKUP, multiply_and_look_up
-from dmlax._rows import call as rows
 from dmlax._self_attention.call import SELF_ATTENTION
 from dmlax._self_attention.plan import Layout
 from dmlax.onnx.graph import OWN, Node
-from dmlax.onnx.operators import quantized, tables
+from dmlax.onnx.operators import floats, quantized, tables
 from dmlax.onnx.operators.quantized import (
     GemmFactors,
     multiply_gemm,
@@ -204,7 +203,8 @@ def normalize(
     assert x.zero_point is not None
     assert y.zero_point is not None
     scales = np.asarray([x.scale.item(), y.scale.item()])
-    if x.values.ndim <= _MOST_AXES and np.isfinite(scales).all() and scales.all():
+    has_scales = bool(np.isfinite(scales).all() and scales.all())
+    if x.values.ndim <= _MOST_AXES and has_scales and floats.are_columns(x.values, scale, bias):
         addend = None if bias is None else jnp.asarray(bias)
         operands = LayerNormalization(jnp.asarray(x.values), jnp.asarray(scale), addend)
         call = LAYER_NORMALIZATION.plan(
@@ -217,6 +217,6 @@ def normalize(
         )
         return LAYER_NORMALIZATION.call(*call)
     real = quantized.dequantize(*x, arithmetic=arithmetic)
-    normal = rows.normalize(real, scale, bias, epsilon)
+    normal, *_ = floats.normalize(real, scale, bias, epsilon=epsilon)
     output: Array = quantized.quantize(normal, *y, arithmetic=arithmetic)
     return output

@@ -56,7 +56,7 @@ def group_normalization(
     groups = x.astype(np.float32 if stash_type == 1 else x.dtype)
     groups = groups.reshape((x.shape[0], num_groups, -1))
     normal = _standardize(groups, (2,), epsilon).reshape(x.shape).astype(x.dtype)
-    repeated = [jnp.repeat(values, channels // values.shape[0]) for values in (scale, bias)]
+    repeated = [jnp.repeat(values.ravel(), channels // values.size) for values in (scale, bias)]
     return _scale_channels(normal, *repeated)
 
 

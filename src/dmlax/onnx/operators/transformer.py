@@ -52,6 +52,7 @@ def _with_skip(
     total = wide + skip if bias is None else wide + skip + bias
     operands = _wide(total, *factors)
     y, mean, inverse = floats.normalize(*operands, epsilon=epsilon, is_centred=is_centred)
+    mean = jnp.broadcast_to(mean, inverse.shape)
     return y.astype(x.dtype), mean, inverse, total.astype(x.dtype)
 
 
