@@ -12,7 +12,7 @@ import jax
 import jax.export
 
 from dmlax._convolution.prepare import prepare_filter
-from dmlax._core import compat, dispatch
+from dmlax._core import dispatch, labels, splitting
 from dmlax._core.arguments import Rules
 from dmlax._core.keywords import expect_call
 from dmlax._operators import OPERATORS, OperatorRow
@@ -120,7 +120,7 @@ def _explain_program(
     function: Callable[..., Any], args: _Args, kwargs: _Kwargs
 ) -> ProgramExplanation:
     call, structs = _with_structs(function, args, kwargs)
-    calls = tuple(map(_explain_call, compat.labels(call, *structs)))
+    calls = tuple(map(_explain_call, labels.labels(call, *structs)))
     return ProgramExplanation(calls, tuple(_on_devices(function, args, kwargs)))
 
 
@@ -133,6 +133,8 @@ def _on_devices(function: Callable[..., Any], args: _Args, kwargs: _Kwargs) -> I
         return
     text = jax.jit(call).lower(*arrays).compile().as_text() or ""
     yield f"{count} devices: each runs {_kernels(text)} on its part"
+    if why := splitting.why_not():
+        yield f"{count} devices: {why}"
     exchanged = Counter(map(_exchange, _COLLECTIVE.finditer(text)))
     for sentence, times in exchanged.items():
         yield f"{count} devices: every call has {times} {sentence}"

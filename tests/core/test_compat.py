@@ -1,6 +1,9 @@
 """The functions between the operators and the parts of JAX that change, one by one."""
 
 import functools
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import dmlax
-from dmlax._core import compat
+from dmlax._core import choice, compat, splitting
 
 pytestmark = pytest.mark.oldest
 
@@ -54,7 +57,7 @@ def test_a_function_outside_of_explicit_axes_is_split_as_asked():
     mesh, asked = mesh_of(AxisType.Explicit), []
 
     def partitions(operands):
-        asked.append(compat.partition(operands["x"]))
+        asked.append(splitting.partition(operands["x"]))
         return {"y": asked[0]}
 
     operands = {
@@ -62,7 +65,7 @@ def test_a_function_outside_of_explicit_axes_is_split_as_asked():
         "x": jax.device_put(X, NamedSharding(mesh, SPLIT)),
     }
     with jax.set_mesh(mesh):
-        found = compat.outside_explicit_mesh(squared, partitions, operands)["y"]
+        found = splitting.outside_explicit_mesh(squared, partitions, operands)["y"]
     assert asked == [("d", None)]
     assert found.sharding.spec == PartitionSpec("d", None)
     np.testing.assert_array_equal(found, X**2)
@@ -74,7 +77,7 @@ def test_where_no_explicit_axis_splits_an_operand_the_function_is_called(kind):
     if kind:
         x = jax.device_put(x, NamedSharding(mesh_of(kind), spec))
     given = {"x": x}
-    assert compat.outside_explicit_mesh(lambda operands: operands, None, given) is given
+    assert splitting.outside_explicit_mesh(lambda operands: operands, None, given) is given
 
 
 # --- refusals -------------------------------------------------------------------------
@@ -123,10 +126,10 @@ def chosen(x, alone=("cpu",), partitioned=True, more=None):
         "which": jax.ShapeDtypeStruct(x.shape, jnp.int32),
         "sum": jax.ShapeDtypeStruct(x.shape, x.dtype),
     }
-    functions = compat.Alternatives(
+    functions = choice.Alternatives(
         gives(1), tuple((name, gives(2)) for name in alone), gives(3) if partitioned else None
     )
-    return compat.choose(functions, outputs, operands)
+    return choice.choose(functions, outputs, operands)
 
 
 def which(found):
@@ -173,7 +176,7 @@ def test_a_shard_is_a_program_of_its_own(checked):
 
     def local(x, more):
         found = chosen(x, more=more)
-        varying.append(compat._varying(found["sum"]))
+        varying.append(choice._varying(found["sum"]))
         return found
 
     mapped = jax.shard_map(
@@ -222,7 +225,7 @@ def by_platform(x, traced):
         return function
 
     outputs = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    return compat.by_platform(x, outputs, gives(1), {"cpu": gives(2), "tpu": gives(3)})
+    return choice.by_platform(x, outputs, gives(1), {"cpu": gives(2), "tpu": gives(3)})
 
 
 @pytest.mark.parametrize(("platform", "value"), [("cpu", 2), ("tpu", 3), ("cuda", 1)])
@@ -246,3 +249,55 @@ def test_a_platforms_function_runs_eager_mapped_and_split():
     for call in (lambda x: by_platform(x, []), jax.vmap(lambda x: by_platform(x, []))):
         for function, given in ((call, jnp.asarray(X)), (jax.jit(call), X), (jax.jit(call), x)):
             np.testing.assert_array_equal(function(given), X + 2)
+
+
+# --- a JAX without its private parts --------------------------------------------------
+
+WITHOUT_PRIVATE_PARTS = """
+import importlib, sys, types, warnings
+import jax, jax.extend, jax.experimental.custom_partitioning
+from jax.experimental import multihost_utils  # they import what is hidden below
+
+
+def hide(module, *names):  # from what is imported later; JAX's own modules keep theirs
+    kept = {k: v for k, v in vars(importlib.import_module(module)).items() if k not in names}
+    sys.modules[module] = types.ModuleType(module)
+    vars(sys.modules[module]).update(kept)
+
+
+hide("jax._src.array", "ArrayImpl")
+hide("jax._src.source_info_util", "user_frames")
+hide("jax._src.sharding_impls", "GSPMDSharding", "ShardingContext", "SPMDAxisContext")
+hide("jax._src.lib", "xla_client")
+hide("jax.experimental.custom_partitioning", "custom_partitioning")
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import dmlax, dmlax.directml, dmlax.onnx, dmlax.training
+    import jax.numpy as jnp
+    import numpy as np
+
+    x, w = jnp.arange(32, dtype=jnp.uint8).reshape(8, 4), jnp.ones((4, 2), jnp.int8)
+    scales = dict(a_scale=0.5, b_scale=0.5, output_scale=1.0)
+    product = lambda x: dmlax.quantized_linear_matrix_multiply(x, w, **scales)
+    once = product(x)
+    assert (jax.jit(product)(x) == once).all() and product(np.asarray(x)).shape == (8, 2)
+    before = [str(w.message) for w in caught]
+    assert len(before) == 1 and "ArrayImpl" in before[0], before
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
+    split = jax.device_put(x, rows)
+    assert (jax.jit(product)(split) == once).all()
+    print(dmlax.explain(product, split))
+    warned = {str(w.message) for w in caught}
+    assert all(f"JAX {jax.__version__} has no" in text for text in warned), warned
+"""
+
+
+def test_without_jaxs_private_parts_everything_works_but_kernels_on_parts():
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    program = [sys.executable, "-c", WITHOUT_PRIVATE_PARTS]
+    found = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "lacks a class by which kernels run on parts" in found.stdout
+    assert "2 devices: each runs xla and no kernel on its part" in found.stdout

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core import compat
+from dmlax._core import labels
 from dmlax._pooling.plan import Pooling
 from dmlax._pooling.xla import maxima_of_words, sum_words
 from support import NATIVE, assert_same, draw
@@ -225,7 +225,7 @@ def test_sums_of_words_are_those_of_their_bytes(dtype):
 
 def plan_of(function, x, call):
     """The plan of a call."""
-    (label,) = compat.labels(lambda x: function(x, **call), x)
+    (label,) = labels.labels(lambda x: function(x, **call), x)
     return label.plan
 
 

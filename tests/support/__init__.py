@@ -117,7 +117,7 @@ def wild_floats(seed: int, shape: Sequence[int] | int, dtype: Any = np.float32) 
     field = rng.integers(0, top, shape) * (rng.random(shape) > 0.1)
     words = (field << fraction) | rng.integers(1, 1 << fraction, shape)
     words |= rng.integers(0, 2, shape) << (dtype.itemsize * 8 - 1)
-    return words.astype(WORDS[dtype.itemsize]).view(dtype)
+    return np.asarray(words.astype(WORDS[dtype.itemsize]).view(dtype))
 
 
 def oracle(

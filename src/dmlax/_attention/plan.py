@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax
 
-from dmlax._core import compat
+from dmlax._core import splitting
 from dmlax._core.arguments import ABSENT, Aval
 from dmlax._core.axis_names import WHOLE, AxisNames, broadcast, numbered, rename, whole
 from dmlax._core.plans import BasePlan
@@ -54,12 +54,12 @@ class AttentionPlan(BasePlan):
         return f"{self.scores}; {self.softmax}; {self.values}"
 
 
-def output_partition(plan: AttentionPlan, operands: Attention) -> compat.Partition:
+def output_partition(plan: AttentionPlan, operands: Attention) -> splitting.Partition:
     """The output is split over a mesh as the queries are."""
     rank = len(plan.output.shape)
     if plan.input.shape[:-1] != plan.values.output.shape[:-1]:
         return (None,) * rank
-    *batch, heads, rows, _ = (None, *compat.partition(operands.scores.a))[-rank - 1 :]
+    *batch, heads, rows, _ = (None, *splitting.partition(operands.scores.a))[-rank - 1 :]
     first = (*batch, rows, heads) if plan.heads_last else (*batch, heads, rows)
     return *first[-rank + 1 :], None
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core import compat
+from dmlax._core import splitting
 from dmlax._core.arguments import Aval, aval_of, avals_of
 from dmlax._core.axis_names import WHOLE, AxisNames, numbered
 from dmlax._core.plans import BasePlan
@@ -43,9 +43,9 @@ class ConcatenationPlan(BasePlan):
         return f"{', '.join(map(str, self.inputs))} along axis {self.axis}"
 
 
-def output_partition(plan: ConcatenationPlan, tensors: Tensors) -> compat.Partition:
+def output_partition(plan: ConcatenationPlan, tensors: Tensors) -> splitting.Partition:
     """The output is split over a mesh as the first tensor is, but not along the axis."""
-    axes = list(compat.partition(tensors[0]))
+    axes = list(splitting.partition(tensors[0]))
     axes[plan.axis] = None
     return tuple(axes)
 

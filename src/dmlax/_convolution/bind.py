@@ -135,7 +135,11 @@ def _operands(
     dtype: np.dtype,
 ) -> Operands:
     """Converts every parameter to an array; weakly typed ones take their tensor's dtype."""
-    dtypes = {"input_zero_point": input.dtype, "bias": jnp.int32, "output_zero_point": dtype}
+    dtypes: dict[str, DTypeLike] = {
+        "input_zero_point": input.dtype,
+        "bias": jnp.int32,
+        "output_zero_point": dtype,
+    }
     parameters = rules.to_parameters(arguments, dtypes)
     parameters["filter_zero_point"] = to_filter_zero_point(
         rules, shape, arguments.filter_zero_point

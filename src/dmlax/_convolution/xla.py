@@ -20,7 +20,7 @@ from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.merged_groups import merge_groups
 from dmlax._convolution.plan import ConvolutionPlan, Operands
 from dmlax._convolution.prepare import as_int32, as_prepared, pad_channels, zero_of
-from dmlax._core import byte_packing, compat, tuning, windows
+from dmlax._core import byte_packing, choice, splitting, tuning, windows
 from dmlax._core.arguments import decide, is_static, structs
 from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._core.layouts import from_order, has_channels_last, to_order
@@ -36,18 +36,18 @@ def run(plan: ConvolutionPlan, operands: Operands) -> Array:
     """Depthwise by shifted products, all else by matrix products, or on a TPU convolutions."""
     if plan.filter.channels == 1:
         return _depthwise(plan, operands)
-    functions = compat.Alternatives(
+    functions = choice.Alternatives(
         functools.partial(_by_platform, plan, _images_at_once(plan)),
         partitioned=functools.partial(_partitioned, plan),
     )
-    output: Array = compat.choose(functions, structs(plan.output), operands)
+    output: Array = choice.choose(functions, structs(plan.output), operands)
     return output
 
 
 def _partitioned(plan: ConvolutionPlan, operands: Operands) -> Array:
     """Takes the whole batch, parts of which would be gathered, and all channels of its windows."""
     if plan.filter.group_count == 1:
-        input = compat.gather_axis(operands.input, plan.options.input_layout[1])
+        input = splitting.gather_axis(operands.input, plan.options.input_layout[1])
         operands = operands._replace(input=input)
     return _by_platform(plan, plan.batch, operands)
 
@@ -58,7 +58,7 @@ def _by_platform(plan: ConvolutionPlan, images: int, operands: Operands) -> Arra
         "tpu": functools.partial(_direct, plan),
     }
     words = functools.partial(_by_words, plan)
-    return compat.by_platform(operands, structs(plan.output), words, functions)
+    return choice.by_platform(operands, structs(plan.output), words, functions)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from dmlax._core import compat
+from dmlax._core import choice, compat, labels, splitting
 from dmlax._core.arguments import MOST_ELEMENTS, Aval, Rules, is_static, structs
 from dmlax._core.axis_names import AxisNames
 from dmlax.errors import UnsupportedError
@@ -214,12 +214,12 @@ def _program(
     lowered = functools.partial(_run, operator, candidates, plan)
     if operator.partition is not None:
         partitions = functools.partial(operator.partition, plan)
-        lowered = functools.partial(compat.outside_explicit_mesh, lowered, partitions)
+        lowered = functools.partial(splitting.outside_explicit_mesh, lowered, partitions)
 
     def labelled(operands: OperandsT) -> OutputT:
         outputs: OutputT = lowered(operands)
         outputs = jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
-        return compat.label(outputs, call, operands)
+        return labels.label(outputs, call, operands)
 
     labelled.__name__ = operator.name  # as jaxprs and profiles show it
     run = jax.custom_jvp(labelled)
@@ -247,8 +247,8 @@ def _run(
         return general.run(plan, operands)
     split = _split(operator, candidates, plan, operands)
     default = functools.partial(general.run, plan)
-    runs = compat.Alternatives(default, tuple(native.items()), split=split)
-    outputs: OutputT = compat.choose(runs, structs(plan.output), operands)
+    runs = choice.Alternatives(default, tuple(native.items()), split=split)
+    outputs: OutputT = choice.choose(runs, structs(plan.output), operands)
     return outputs
 
 
@@ -257,17 +257,17 @@ def _split(
     candidates: Sequence[Lowering[PlanT, OperandsT, OutputT]],
     plan: PlanT,
     operands: OperandsT,
-) -> compat.Split | None:
+) -> splitting.Split | None:
     """The function of a device's part of the operands, if their sizes are known."""
-    splitting, leaves = operator.splitting, jax.tree.leaves(operands)
-    if splitting is None or not all(is_static(leaf.shape) for leaf in leaves):
+    over_devices, leaves = operator.splitting, jax.tree.leaves(operands)
+    if over_devices is None or not all(is_static(leaf.shape) for leaf in leaves):
         return None
 
     def run(operands: OperandsT) -> OutputT:
-        return _run(operator, candidates, *splitting.local(plan, operands))
+        return _run(operator, candidates, *over_devices.local(plan, operands))
 
-    names = splitting.names(plan, operands)
-    return compat.Split(run, names) if names else None
+    names = over_devices.names(plan, operands)
+    return splitting.Split(run, names) if names else None
 
 
 def _expect_representable(operator: str, outputs: object) -> None:

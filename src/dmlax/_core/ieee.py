@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import compat, float_bits
+from dmlax._core import choice, compat, float_bits
 
 _NAN = {  # a quiet NaN with a payload that no operation makes, by the size of a float
     2: (np.uint16(0x7FC5), np.uint16(0x7FC0)),
@@ -75,7 +75,7 @@ def _divide(x: Array, y: Array) -> Array:
         return _plain_quotient(x, y)
     struct = jax.ShapeDtypeStruct(x.shape, x.dtype)
     by_residual, plain = lambda pair: _quotient(*pair), lambda pair: _plain_quotient(*pair)
-    return compat.by_platform((x, y), struct, by_residual, {"cpu": plain})
+    return choice.by_platform((x, y), struct, by_residual, {"cpu": plain})
 
 
 @_divide.defjvp
@@ -155,7 +155,7 @@ def _sqrt(x: Array) -> Array:
     if x.dtype != np.float32:
         return jnp.sqrt(x)
     struct = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    return compat.by_platform(x, struct, _root, {"cpu": jnp.sqrt})
+    return choice.by_platform(x, struct, _root, {"cpu": jnp.sqrt})
 
 
 @_sqrt.defjvp

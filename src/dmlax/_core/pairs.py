@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from dmlax._core import compat, float_bits
+from dmlax._core import choice, float_bits
 from dmlax._core.arguments import Aval, expand_rank, structs
 
 BANK_BITS = 0x7C  # of an address in a GPU's shared memory: which of 32 banks has it
@@ -40,7 +40,7 @@ def map_pairs(function: Function, a: Array, b: Array, parameters: Any, output: A
         return by_element(operands)
     by_table = functools.partial(_by_table, function)
     tabled = {"cpu": by_table, "cuda": by_table}
-    return compat.by_platform(operands, structs(output), by_element, tabled)
+    return choice.by_platform(operands, structs(output), by_element, tabled)
 
 
 def is_worth_a_table(output: Aval) -> bool:

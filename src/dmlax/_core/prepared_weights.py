@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core import compat, dispatch
+from dmlax._core import compat, dispatch, labels
 from dmlax._core.arguments import Aval, Rules
 from dmlax._core.byte_packing import from_int8
 from dmlax._core.host_arrays import are_equal, is_concrete, is_on_host, to_device, to_host
@@ -246,7 +246,7 @@ class Packer(Generic[PackedShapeT]):
     def _program(self) -> Callable[[PackedShapeT, Array, Array | None], Prepared]:
         def pack(shape: PackedShapeT, weights: Array, zero_point: Array | None) -> Prepared:
             packed = self.pack(shape, weights, zero_point)
-            return compat.label(packed, Preparation(self.operator, shape))
+            return labels.label(packed, Preparation(self.operator, shape))
 
         pack.__name__ = self.operator  # as jaxprs and profiles show it
         return jax.jit(pack, static_argnums=0)

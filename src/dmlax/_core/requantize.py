@@ -412,8 +412,8 @@ def _threshold(
     limb, _ = _divide_limb(rest, divisor, inverse)
     limb = jnp.where(limbs >= 0, limb, 0)
     limb = jnp.where(row == 0, jnp.minimum(limb, _SATURATED >> _LIMB), limb)
-    high, integer, *fraction = _compute_once(limb, *scales)
-    return Threshold(estimate[0], (high << _LIMB) + integer, tuple(fraction))
+    high, integer, first, second, third = _compute_once(limb, *scales)
+    return Threshold(estimate[0], (high << _LIMB) + integer, (first, second, third))
 
 
 def threshold_of_constants(

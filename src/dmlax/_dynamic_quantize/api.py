@@ -4,7 +4,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import compat, dispatch, eager, requantize
+from dmlax._core import dispatch, eager, requantize, splitting
 from dmlax._cpu import library
 from dmlax._dynamic_quantize import reference, xla
 from dmlax._dynamic_quantize.cpu import lowering as native_cpu
@@ -14,7 +14,7 @@ from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
 
 def _output_partition(plan: DynamicQuantizePlan, input: Array) -> DynamicQuantizeLinear:
     """The output is split over a mesh as the input is; the parameters are whole everywhere."""
-    return DynamicQuantizeLinear._make((compat.partition(input), (), ()))
+    return DynamicQuantizeLinear._make((splitting.partition(input), (), ()))
 
 
 DYNAMIC_QUANTIZE = dispatch.Operator(

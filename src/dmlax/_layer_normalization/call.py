@@ -3,7 +3,7 @@
 Implementations sum and round the floats between in different orders, as libraries do.
 """
 
-from dmlax._core import compat, dispatch
+from dmlax._core import dispatch, splitting
 from dmlax._layer_normalization import xla
 from dmlax._layer_normalization.cuda import lowering as mosaic_gpu
 from dmlax._layer_normalization.plan import (
@@ -19,6 +19,6 @@ LAYER_NORMALIZATION = dispatch.Operator(
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
     ),
-    partition=lambda plan, operands: compat.partition(operands.input),
+    partition=lambda plan, operands: splitting.partition(operands.input),
     splitting=dispatch.Splitting(axis_names, local_plan),
 )

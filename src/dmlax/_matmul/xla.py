@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import compat
+from dmlax._core import choice
 from dmlax._core.arguments import Aval, expand_rank, structs
 from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
 from dmlax._matmul.epilogue import as_int32, epilogue
@@ -27,7 +27,7 @@ def run(plan: ProductPlan, operands: Operands) -> Array:
     """One product, padded on CUDA."""
     unpadded = {platform: functools.partial(_multiply, plan, False) for platform in ("cpu", "tpu")}
     padded = functools.partial(_multiply, plan, True)
-    return compat.by_platform(operands, structs(plan.output), padded, unpadded)
+    return choice.by_platform(operands, structs(plan.output), padded, unpadded)
 
 
 def to_float_tangent(plan: ProductPlan, operands: Operands, tangents: Operands) -> Array:

@@ -8,7 +8,7 @@ import jax
 
 from dmlax._add_multiply.plan import Binary, BinaryPlan
 from dmlax._add_multiply.plan import Operands as SumOperands
-from dmlax._core import compat
+from dmlax._core import splitting
 from dmlax._core.arguments import ABSENT, Aval, avals_of
 from dmlax._core.axis_names import WHOLE, AxisNames, broadcast, rename, whole
 from dmlax._matmul import plan as product
@@ -50,7 +50,7 @@ class MatmulAddPlan(FusedPlan):
         return f"{self.product}; {self.sum}"
 
 
-def output_partition(plan: MatmulAddPlan, operands: MatmulAdd) -> compat.Partition:
+def output_partition(plan: MatmulAddPlan, operands: MatmulAdd) -> splitting.Partition:
     """The sum is split over a mesh as the product's rows are."""
     rows, *_ = product_partition(plan.product, operands.product)
     return (rows, *(None,) * (len(plan.output.shape) - 1))

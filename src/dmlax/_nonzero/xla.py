@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import compat, float_bits, tuning
+from dmlax._core import choice, float_bits, tuning
 from dmlax._core.arguments import is_static
 from dmlax._core.byte_packing import pad_end
 from dmlax._nonzero.plan import NonzeroPlan
@@ -34,7 +34,7 @@ def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
         flat, count = _compact(plan, tuning.SCATTERED, words)
     else:
         outputs = jax.ShapeDtypeStruct((plan.size,), np.uint32), jax.ShapeDtypeStruct((), np.uint32)
-        flat, count = compat.by_platform(
+        flat, count = choice.by_platform(
             words,
             outputs,
             functools.partial(_compact, plan, tuning.SCATTERED),

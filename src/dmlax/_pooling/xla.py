@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import compat, float_bits, tuning
+from dmlax._core import choice, float_bits, tuning
 from dmlax._core.arguments import Aval, is_static, structs
 from dmlax._core.windows import dilated_size
 from dmlax._pooling import reference
@@ -38,7 +38,7 @@ def _sum_pixels(plan: PoolingPlan, operands: Operands) -> Array:
     """The sum of a channel's differences; on a GPU of whole words, where these are channels."""
     output = structs(Aval(_INT32, plan.pooled_shape))
     of_words = {"cuda": functools.partial(sum_words, plan)} if _has_rows_of_words(plan) else {}
-    return compat.by_platform(operands, output, functools.partial(_sum_differences, plan), of_words)
+    return choice.by_platform(operands, output, functools.partial(_sum_differences, plan), of_words)
 
 
 def _sum_differences(plan: PoolingPlan, operands: Operands) -> Array:
@@ -85,7 +85,7 @@ def maximum(plan: PoolingPlan, operands: Operands) -> Array:
     of_bytes = functools.partial(_maxima, plan)
     of_words = {"cuda": functools.partial(maxima_of_words, plan)} if _is_of_words(plan) else {}
     pooled = structs(Aval(plan.input.dtype, plan.pooled_shape))
-    return reference.to_output(plan, compat.by_platform(operands.input, pooled, of_bytes, of_words))
+    return reference.to_output(plan, choice.by_platform(operands.input, pooled, of_bytes, of_words))
 
 
 def _is_of_words(plan: PoolingPlan) -> bool:

@@ -7,7 +7,7 @@ import jax
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmlax._core import compat, dispatch
+from dmlax._core import dispatch, splitting
 from dmlax._rows import xla
 from dmlax._rows.cpu import lowering as native_cpu
 from dmlax._rows.plan import Rows, RowsPlan, axis_names, local_plan, plan, plan_average
@@ -28,7 +28,7 @@ def _operator(name: str) -> dispatch.Operator[RowsPlan, Rows, Array]:
             dispatch.Lowering("xla", xla.run),
         ),
         tangent=_tangent,
-        partition=lambda plan, operands: compat.partition(operands.input),
+        partition=lambda plan, operands: splitting.partition(operands.input),
         splitting=dispatch.Splitting(axis_names, local_plan),
     )
 

@@ -1,6 +1,6 @@
 """The softmax of 8 bits with ONNX Runtime's bits."""
 
-from dmlax._core import compat, dispatch
+from dmlax._core import dispatch, splitting
 from dmlax._cpu import library
 from dmlax._softmax import xla
 from dmlax._softmax.cpu import lowering as native_cpu
@@ -19,6 +19,6 @@ SOFTMAX = dispatch.Operator(
         dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
     ),
-    partition=lambda plan, operands: compat.partition(operands.input),
+    partition=lambda plan, operands: splitting.partition(operands.input),
     splitting=dispatch.Splitting(axis_names, local_plan),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._compile import compiler_options, compiling_kernels, has_kernels
-from dmlax._core import compat
+from dmlax._core import compat, splitting
 from dmlax.onnx.weights import Param
 
 Inputs: TypeAlias = Mapping[str, object]
@@ -136,12 +136,12 @@ def run_on_any_mesh(
         outputs = jax.eval_shape(compute, structs)
         return {name: _partition(output.shape, inputs) for name, output in outputs.items()}
 
-    return compat.outside_explicit_mesh(compute, partitions, operands)
+    return splitting.outside_explicit_mesh(compute, partitions, operands)
 
 
 def _partition(shape: tuple[int, ...], inputs: Mapping[str, Array]) -> tuple[Any, ...]:
     """The mesh axes over which the axes of an output are split."""
     batches = (x for x in inputs.values() if x.ndim and shape and x.shape[0] == shape[0])
-    axes = (compat.partition(x)[0] for x in batches)
+    axes = (splitting.partition(x)[0] for x in batches)
     first = next((names for names in axes if names is not None), None)
     return (first, *(None,) * (len(shape) - 1)) if shape else ()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core import compat
+from dmlax._core import labels
 from dmlax._pooling.cuda import lowering
 
 LAST = {3: "NWC", 4: "NHWC", 5: "NDHWC"}
@@ -19,7 +19,7 @@ def pool(x, **options):
 def why_not(shape, **options):
     call = {"window_size": 3, "dimension_numbers": LAST[len(shape)], **options}
     x = np.zeros(shape, np.uint8)
-    (label,) = compat.labels(lambda x: dmlax.max_pooling(x, **call), x)
+    (label,) = labels.labels(lambda x: dmlax.max_pooling(x, **call), x)
     return lowering.why_not(label.plan, "cuda")
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from dmlax._core import compat
+from dmlax._core import labels
 from dmlax.onnx.export.writer import Unwritable
 
 Inputs = Sequence[Array | None]  # None stands for an absent input
@@ -32,7 +32,7 @@ def nodes(
 ) -> list[Array]:
     """Puts a node with these outputs into the program."""
     outputs = [jnp.zeros(shape, dtype) for dtype, shape in avals]
-    return compat.label(outputs, Node(op, attributes), inputs)
+    return labels.label(outputs, Node(op, attributes), inputs)
 
 
 def node(

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import compat, float_bits, ieee
+from dmlax._core import choice, float_bits, ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax._rows import call as rows
@@ -299,7 +299,7 @@ def convolution(x: Array, w: Array, bias: Tensor | None = None, *, windows: Wind
     if is_depthwise and math.prod(kernel) <= _MOST_TAPS:
         output = jax.eval_shape(convolve, (x, w))
         add_taps = functools.partial(_add_taps, output.shape[2:], padding, strides, dilations)
-        result = compat.by_platform((x, w), output, convolve, {"cpu": add_taps})
+        result = choice.by_platform((x, w), output, convolve, {"cpu": add_taps})
     else:
         result = convolve((x, w))
     return result if bias is None else result + by_channel(bias, x.ndim)
