@@ -1,10 +1,11 @@
 """Quantized ONNX models as JAX functions, with ONNX Runtime's numbers or correctly rounded."""
 
 import os
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
 
 from dmlax._core.arguments import Rules
 from dmlax._core.requantize import ARITHMETICS, Arithmetic
@@ -17,6 +18,7 @@ from dmlax.onnx.graph import SHORT_DOMAINS, Graph, TensorType, operator_name
 from dmlax.onnx.model import Model as Model
 from dmlax.onnx.model import ModelExplanation as ModelExplanation
 from dmlax.onnx.operators.nonzero import COUNTED
+from dmlax.onnx.operators.values import SIZE_FUNCTIONS
 
 __all__ = ["Model", "ModelError", "ModelExplanation", "from_jax", "load"]
 
@@ -25,7 +27,7 @@ _RULES = Rules("load")
 
 
 def load(
-    model: protobuf.Source,
+    model: protobuf.Source | IO[bytes] | bytearray | memoryview,
     /,
     *,
     arithmetic: Arithmetic | None = None,
@@ -37,7 +39,8 @@ def load(
     """Loads a quantized ONNX model as a function.
 
     Args:
-      model: the path of an ONNX file or of one that `Model.save` wrote, or an `onnx.ModelProto`.
+      model: the path of an ONNX file or of one that `Model.save` wrote, the bytes of either, a file
+        that is open for reading bytes, or an `onnx.ModelProto`.
       arithmetic: "float32" for the bits of ONNX Runtime's CPU kernels, or "exact" for operators
         that round once; default "float32", or what a saved model has.
       nonzero_size: the rows of every NonZero, Compress and NonMaxSuppression, or these numbers by
@@ -65,21 +68,35 @@ def load(
       >>> logits = model(images)["output"]  # doctest: +SKIP
     """
     functions = _checked_operators(operators or {})
-    if isinstance(model, str | os.PathLike) and zipfile.is_zipfile(model):
-        graph, options = archive.read(model)
+    source = _source(model)
+    if archive.is_archive(source):
+        graph, options = archive.read(source)
     else:
-        graph, options = protobuf.read(model, functions), Options("float32")
+        graph, options = protobuf.read(source, functions), Options("float32")
     options = _with_operators(options, functions, graph)
     if arithmetic is not None:
         _RULES.expect_choice("arithmetic", arithmetic, ARITHMETICS)
         options = replace(options, arithmetic=arithmetic)
     if nonzero_size is not None:
         options = replace(options, nonzero_size=_checked_size(nonzero_size, graph))
-    graph = _reshape_inputs(graph, input_shapes or {})
+    inputs, graph = graph.inputs, _reshape_inputs(graph, input_shapes or {})
     if outputs is not None:
         graph = _with_outputs(graph, outputs)
     with budget.limit(graph.constant_bytes()):
-        return Model(graph, options)
+        return _make(graph, options, inputs)
+
+
+def _source(model: Any) -> Any:
+    """The path, the bytes or the message of a model."""
+    if hasattr(model, "read"):
+        model = model.read()
+    if isinstance(model, bytearray | memoryview):
+        return bytes(model)
+    is_message = hasattr(model, "SerializeToString") and hasattr(model, "graph")
+    text = f"is of type {type(model).__name__}, expected a path, bytes, a file or a ModelProto"
+    is_source = is_message or isinstance(model, str | bytes | os.PathLike)
+    _RULES.expect(is_source, "option", "model", text)
+    return model
 
 
 def _checked_operators(operators: Mapping[str, object]) -> dict[str, Callable[..., Any]]:
@@ -139,7 +156,32 @@ def _reshape_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str]]) -> 
         if name not in inputs:
             raise SpecError(f"load: input_shapes has no input {name!r}", "option", "input_shapes")
         rank = len(inputs[name].shape)
-        text = f"of {name} is {tuple(shape)}, expected rank {rank}"
-        _RULES.expect(len(shape) == rank, "option", "input_shapes", text)
-        inputs[name] = TensorType(inputs[name].dtype, tuple(shape))
+        is_list = isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str)
+        text = f"of {name} is {shape!r}, expected rank {rank}"
+        _RULES.expect(is_list and len(shape) == rank, "option", "input_shapes", text)
+        sizes = tuple(_size(name, size) for size in shape)
+        inputs[name] = TensorType(inputs[name].dtype, sizes)
     return graph.replace(inputs=inputs)
+
+
+def _size(name: str, size: object) -> int | str:
+    """A size of `input_shapes`: a number, or an expression of names that JAX parses."""
+    if isinstance(size, str):
+        return f"{size}_" if size in SIZE_FUNCTIONS else size
+    if isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 0:
+        return int(size)
+    rule = 'expected an integer of 0 or more, or a name as "n" or "32*n"'
+    _RULES.fail("option", "input_shapes", f"of {name} has the size {size!r}, {rule}")
+
+
+def _make(graph: Graph, options: Options, inputs: Mapping[str, TensorType]) -> Model:
+    """The model; blames errors on other sizes than the static ones of the file's inputs."""
+    try:
+        return Model(graph, options)
+    except ModelError as error:
+        for name, x in graph.inputs.items():
+            pairs = zip(x.shape, inputs[name].shape, strict=True)
+            if any(size != of_file for size, of_file in pairs if isinstance(of_file, int)):
+                text = f"of {name} is {x}, and nodes need the file's {inputs[name]}: {error}"
+                _RULES.fail("sizes", "input_shapes", text)
+        raise

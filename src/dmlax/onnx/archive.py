@@ -1,6 +1,7 @@
 """A model as a zip file of JSON and `.npy` files, without protobuf and without pickle."""
 
 import collections
+import io
 import json
 import math
 import os
@@ -40,7 +41,7 @@ _OF_GRAPH = ("outputs", "constants", "nodes")
 _OF_NODE = ("name", "op", "domain", "version", "inputs", "outputs", "attributes")
 
 
-def write(path: Path, graph: Graph, options: Options) -> None:
+def write(path: Path | IO[bytes], graph: Graph, options: Options) -> None:
     """Writes a graph, its constants and the options."""
     arrays: dict[str, np.ndarray] = {}
     names: dict[int, tuple[str, np.ndarray]] = {}  # by the array's id: subgraphs share arrays
@@ -65,9 +66,14 @@ def write(path: Path, graph: Graph, options: Options) -> None:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
 
 
-def _describe_file(graph: Graph, options: Options) -> Object:
+def needed_operators(graph: Graph, options: Options) -> list[str]:
+    """The names of the operators that functions of the caller compute."""
     used = {operator_name(node.domain, node.op) for node in graph.all_nodes()}
-    operators = sorted(used & options.operators.keys())
+    return sorted(used & options.operators.keys())
+
+
+def _describe_file(graph: Graph, options: Options) -> Object:
+    operators = needed_operators(graph, options)
     needs_new = bool(operators) or any(node.graphs for node in graph.nodes)
     return {
         "version": VERSION if needs_new else 1,
@@ -85,16 +91,25 @@ def _describe(value: object) -> Object:
     return {key: getattr(value, key) for key in keys}
 
 
-def read(path: Path) -> tuple[Graph, Options]:
-    """Reads what `write` wrote.
+def is_archive(source: object) -> bool:
+    """True for the path or the bytes of a zip file."""
+    if isinstance(source, bytes):
+        return source.startswith(b"PK\3\4")
+    return isinstance(source, str | os.PathLike) and zipfile.is_zipfile(source)
+
+
+def read(source: Path | bytes) -> tuple[Graph, Options]:
+    """Reads a file that `write` wrote, or its bytes.
 
     Raises:
       ModelError: the file is malformed.
     """
-    with open(path, "rb") as stream:
+    path = "the model" if isinstance(source, bytes) else os.fspath(source)
+    with io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
         try:
             with zipfile.ZipFile(stream) as file:
-                return _Reader(file, os.fstat(stream.fileno()).st_size).read()
+                return _Reader(file, size).read()
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
         except Exception as error:  # of the readers of zip, JSON and `.npy`

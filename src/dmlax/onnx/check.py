@@ -17,7 +17,7 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import NotComputedError, Options, Runner, Values, Watch, with_node
 from dmlax.onnx.graph import GIVEN, OWN, Graph, Node, operator_name
 from dmlax.onnx.operators import why_not
-from dmlax.onnx.operators.values import to_device, undecided
+from dmlax.onnx.operators.values import size_names, to_device, undecided, with_short_names
 from dmlax.onnx.protobuf import infer_types
 
 Structs: TypeAlias = Mapping[str, jax.ShapeDtypeStruct]
@@ -31,8 +31,7 @@ _OURS = (SpecError, UnsupportedError, ModelError)
 MULTIPLE = 32  # of a size that a network halves five times
 _SHOWN = 8  # names in a line
 _MOST_FACTS = 8  # of dynamic sizes; every comparison takes time in proportion to them
-_LONGEST_FACT = 80  # of characters; JAX takes minutes to compare with longer ones
-_FUNCTIONS = {"floordiv", "max", "min", "mod", "non_negative"}  # in symbolic sizes
+_LONGEST_FACT = 80  # of characters, with short names; JAX takes minutes to compare with longer ones
 
 
 class Assumptions(NamedTuple):
@@ -68,7 +67,8 @@ def check(
     first, trace = None, functools.partial(_trace, graph, params, options)
     while (watch := trace(inputs(assumed))).failures:
         known = assumed.facts | watch.facts()
-        is_costly = len(known) > _MOST_FACTS or any(len(fact) > _LONGEST_FACT for fact in known)
+        longest = max((len(with_short_names(fact)) for fact in known), default=0)
+        is_costly = len(known) > _MOST_FACTS or longest > _LONGEST_FACT
         more = assumed._replace(facts=known)
         if more != assumed and not is_costly and _can_hold(inputs, more):
             assumed = more
@@ -189,7 +189,7 @@ def _symbols(operands: Sequence[Any]) -> frozenset[str]:
 
 
 def _names(size: str) -> set[str]:
-    return {*re.findall(r"[A-Za-z_]\w*", size)} - _FUNCTIONS
+    return {*size_names(size)}
 
 
 def _zeros(
@@ -238,7 +238,7 @@ def _example(shape: Sequence[object]) -> tuple[int, ...]:
     for axis, size in enumerate(shape):
         number = 1 if axis == 0 else 224 if len(shape) == 4 and axis > 1 else 128
         parts = re.split(r"([A-Za-z_]\w*)", str(size))
-        names = {part: str(number) for part in parts[1::2] if part not in _FUNCTIONS}
+        names = {part: str(number) for part in size_names(str(size))}
         (static,) = jax.export.symbolic_shape("".join(names.get(x, x) for x in parts))
         sizes.append(int(static))
     return tuple(sizes)

@@ -2,12 +2,14 @@
 
 import collections
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import IO, Any, Literal, TypeAlias
 
 import jax
 import jax.export
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -137,7 +139,8 @@ class Model:
             the field is its name. A 64-bit integer does not fit 32 bits, and x64 is off (code
             `value`). An output has more rows than its `nonzero_size` (code `sizes`).
         """
-        values = _narrowed(self._name(_one_or_all(inputs)))
+        named = self._name(_one_or_all(inputs))
+        values = {name: _narrowed(name, x) for name, x in named.items()}
         computed = self._compiled(self.params, _on_cpu(values))
         outputs = {name: computed[name] for name in (*self._file.outputs, *computed)}
         self._check_counts(outputs)
@@ -170,6 +173,11 @@ class Model:
         with budget.limit(self._file_bytes):
             graph = self._graph_of(wanted if outputs is not None else None, values)
         held = {name: to_device(array) for name, array in params.items()}
+        needed = (name for node in graph.nodes for name in node.inputs)
+        missing = [name for name in needed if name in self._param_structs and name not in held]
+        if missing:
+            text = f"Model: params has no {missing[0]!r}, expected those of model.params"
+            raise SpecError(text, "missing_tensor", "params")
         counts = [count_name(name) for node in graph.nodes for name in node.outputs]
 
         def compute(operands: Mapping[str, Param]) -> dict[str, Array]:
@@ -215,8 +223,8 @@ class Model:
         named = self._name(inputs)
         return {name: _checked(name, named[name], x) for name, x in self._file.inputs.items()}
 
-    def _name(self, inputs: object) -> Mapping[str, object]:
-        """The inputs by name, all of them and no other."""
+    def _name(self, inputs: object) -> dict[str, Any]:
+        """The inputs as arrays by name, all of them and no other."""
         names = tuple(self._file.inputs)
         named = inputs if isinstance(inputs, Mapping) else _by_name(names, inputs)
         for name in (*names, *named):
@@ -224,7 +232,8 @@ class Model:
                 raise SpecError(f"Model: input {name} is missing", "missing_tensor", name)
             if name not in names:
                 raise SpecError(f"Model: {name} is no input of the model", "option", name)
-        return named
+        wanted = self._file.inputs
+        return {name: _as_array(name, x, wanted[name]) for name, x in named.items()}
 
     @functools.cached_property
     def _counted_nodes(self) -> list[Node]:
@@ -308,8 +317,12 @@ class Model:
             graph = run(graph, self._avals[id(self._fused)])
             yield run.__name__.replace("_", " "), len(graph.nodes)
 
-    def save(self, path: archive.Path) -> None:
-        """Writes the graph and its constants to a zip file, which `load` reads without `onnx`."""
+    def save(self, path: archive.Path | IO[bytes]) -> None:
+        """Writes the graph and its constants to a zip file, which `load` reads without `onnx`.
+
+        Args:
+          path: the path of the file, or a file that is open for writing bytes.
+        """
         arrays: dict[int, np.ndarray] = {}  # of subgraphs too, which share params
 
         def read(graph: Graph) -> Graph:
@@ -319,9 +332,20 @@ class Model:
 
         archive.write(path, self._saved.map_graphs(read), self._options)
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Pickles what `save` writes, and functions of `operators` by their names."""
+        file, functions = io.BytesIO(), self._options.operators
+        self.save(file)
+        names = archive.needed_operators(self._saved, self._options)
+        return _unpickle, (file.getvalue(), {name: functions[name] for name in names})
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {x}" for name, x in self._file.inputs.items())
         return f"Model({inputs} -> {', '.join(self._file.outputs)})"
+
+
+def _unpickle(data: bytes, operators: Mapping[str, Callable[..., Any]]) -> Model:
+    return dmlax.onnx.load(data, operators=operators)
 
 
 def _array_of(value: Param | np.ndarray) -> Array:
@@ -344,17 +368,46 @@ def _by_name(names: tuple[str, ...], inputs: object) -> dict[str, object]:
     return dict(zip(names, values, strict=True))
 
 
-def _narrowed(inputs: Mapping[str, object]) -> dict[str, object]:
+def _narrowed(name: str, array: Any) -> Any:
     """Narrows integers that are known on the host, which `jax.jit` would wrap."""
-    narrowed: dict[str, object] = {}
-    for name, x in inputs.items():
-        array = np.asarray(x) if isinstance(x, list | tuple | int | float | np.generic) else x
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+        return array
+    try:
+        return narrow(array)
+    except UnsupportedError as error:
+        raise SpecError(f"Model: {name}: {error}", "value", name) from None
+
+
+def _as_array(name: str, value: Any, wanted: TensorType) -> Any:
+    """Converts numbers and the arrays of other libraries; leaves NumPy's and JAX's as they are."""
+    if isinstance(value, np.ndarray | Array | jax.ShapeDtypeStruct):
+        array = value
+    elif isinstance(getattr(value, "dtype", None), np.dtype) and not hasattr(value, "__array__"):
+        array = value  # a struct of another library
+    else:
         try:
-            is_array = isinstance(array, np.ndarray) and array.dtype.kind in "iu"
-            narrowed[name] = narrow(np.asarray(array)) if is_array else array
-        except UnsupportedError as error:
-            raise SpecError(f"Model: {name}: {error}", "value", name) from None
-    return narrowed
+            array = _read_array(value)
+        except Exception as error:
+            text = (
+                f"is of type {type(value).__name__}, which NumPy does not read, expected {wanted}"
+            )
+            raise SpecError(f"Model: {name} {text}: {error}", "data_type", name) from None
+    if np.dtype(array.dtype).kind in "OSUMm":
+        text = f"is of type {type(value).__name__} and has no numbers, expected {wanted}"
+        raise SpecError(f"Model: {name} {text}", "data_type", name)
+    return array
+
+
+def _read_array(value: Any) -> np.ndarray | Array:
+    """An array of a number, a list, or an object with `__array__` or `__dlpack__`."""
+    has_dlpack = hasattr(value, "__dlpack__")
+    try:
+        if not has_dlpack or hasattr(value, "__array__"):
+            return np.asarray(value)
+    except Exception:
+        if not has_dlpack:  # NumPy lacks bfloat16, and reads no memory of a GPU
+            raise
+    return jnp.array(jax.dlpack.from_dlpack(value))
 
 
 def _struct(array: Any) -> jax.ShapeDtypeStruct:
@@ -422,9 +475,8 @@ def _symbolic_shape(
     return shape
 
 
-def _checked(name: str, value: object, wanted: TensorType) -> Array:
+def _checked(name: str, array: Array, wanted: TensorType) -> Array:
     """Checks an input, which keeps its dtype; 64-bit integers are narrowed as JAX does."""
-    array = cast(Array, value if hasattr(value, "dtype") else np.asarray(value))
     shape = array.shape
     sizes = ((x, y) for x, y in zip(shape, wanted.shape, strict=False) if isinstance(y, int))
     code: Code | None = None if all(x == y for x, y in sizes) else "sizes"

@@ -32,7 +32,7 @@ from dmlax.onnx.graph import (
     in_order,
     operator_name,
 )
-from dmlax.onnx.operators.values import bits_of
+from dmlax.onnx.operators.values import SIZE_FUNCTIONS, bits_of
 from dmlax.onnx.wire import GRAPH, INITIALIZER, RAW_DATA, count_fields, cut
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ class _Reader:
         self.folder = folder
         self.budget = Budget(size)
         self.files: set[Path] = set()  # of external data
+        self.sizes: dict[str | tuple[str, int], str] = {}  # names of dynamic sizes, by the file's
 
     def graph(self, model: onnx.ModelProto, tensors: Iterator[_Tensor]) -> Graph:
         """Converts a ModelProto and its initializers."""
@@ -264,8 +265,20 @@ class _Reader:
                 sizes.append(size.dim_value)
             else:
                 name = _text(size.dim_param, f"axis {axis} of {what}")
-                sizes.append(_dimension_name(name, value.name, axis))
+                sizes.append(self._size_name(name, value.name, axis))
         return TensorType(self._dtype(tensor.elem_type, what), tuple(sizes))
+
+    def _size_name(self, name: str, tensor: str, axis: int) -> str:
+        """A name that `jax.export.symbolic_shape` takes, another one for every name of the file."""
+        key = name if name[:1].isalpha() else (tensor, axis)  # "?" names no size
+        if key not in self.sizes:
+            letters, prefix = (re.sub(r"\W", "_", x, flags=re.ASCII) for x in (name, tensor))
+            if not letters[:1].isalpha():
+                letters = f"{prefix if prefix[:1].isalpha() else f'dim{prefix}'}_{axis}{letters}"
+            while letters in SIZE_FUNCTIONS or letters in self.sizes.values():
+                letters += "_"
+            self.sizes[key] = letters
+        return self.sizes[key]
 
     def _dtype(self, number: int, what: str) -> np.dtype:
         try:
@@ -441,14 +454,6 @@ def _text(text: str | bytes, owner: str) -> str:
 
 def _domain(name: str) -> str:
     return SHORT_DOMAINS.get(name, name)
-
-
-def _dimension_name(name: str, tensor: str, axis: int) -> str:
-    """A name that `jax.export.symbolic_shape` takes."""
-    letters, prefix = (re.sub(r"\W", "_", x, flags=re.ASCII) for x in (name, tensor))
-    if letters[:1].isalpha():
-        return letters
-    return f"{prefix if prefix[:1].isalpha() else f'dim{prefix}'}_{axis}{letters}"
 
 
 def _lift_constants(graph: Graph) -> Graph:

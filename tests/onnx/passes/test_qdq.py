@@ -363,7 +363,7 @@ def test_nonzero_of_a_known_scalar(values):
 def test_a_large_integer_is_refused_and_not_wrapped():
     file = File()
     y = file.node("NonZero", file.input(np.array([0, 1 << 32, 5])))
-    message = "x0: the constant 4294967296 does not fit int32, and x64 is off"
+    message = "x0: the value 4294967296 does not fit int32, and x64 is off"
     with pytest.raises(dmlax.SpecError, match=message) as caught:
         file.run(y, nonzero_size=4)
     assert (caught.value.code, caught.value.field) == ("value", "x0")

@@ -96,8 +96,23 @@ def expect_memory(dtype: DTypeLike, *sizes: int) -> None:
         raise UnsupportedError(text) from None
 
 
+SIZE_FUNCTIONS = ("floordiv", "max", "min", "mod", "non_negative")  # in symbolic sizes
+
+
+def size_names(text: str) -> list[str]:
+    """The names in a symbolic size."""
+    return [name for name in re.findall(r"[A-Za-z_]\w*", text) if name not in SIZE_FUNCTIONS]
+
+
+def with_short_names(text: str) -> str:
+    """A symbolic size or a comparison as it would be with names of one letter."""
+    names = "|".join(map(re.escape, {*size_names(text)}))
+    return re.sub(rf"\b(?:{names})\b", "n", text) if names else text
+
+
 def why_costly(size: str) -> str | None:
     """The reason for which JAX would compute with a symbolic size for long, or None."""
+    size = with_short_names(size)
     if len(size) > _MOST_CHARACTERS:
         return f"has {len(size)} characters, expected at most {_MOST_CHARACTERS}"
     if len(re.findall(r"\b(?:max|min)\b", size)) > _MOST_LIMITS:
@@ -238,17 +253,19 @@ def on_host_or_device(x: Tensor) -> tuple[ModuleType, Tensor]:
 
 
 def narrow(array: np.ndarray) -> np.ndarray:
-    """Narrows int64 to JAX's width; refuses what does not fit."""
+    """Narrows integers of 64 bits to JAX's width; refuses a value that does not fit."""
     if _has_x64() or array.dtype not in (np.int64, np.uint64, np.float64):
         return array
     if array.dtype == np.float64:
         raise UnsupportedError(_FLOAT64, "data_type", "data type")
-    limits = np.iinfo(np.int32)
+    dtype = np.dtype(np.int32 if array.dtype == np.int64 else np.uint32)
+    limits = np.iinfo(dtype)
     if array.size and (array.min() < limits.min or array.max() > limits.max):
-        text = f"the constant {int(array.ravel()[np.abs(array).argmax()])} does not fit int32"
+        misfit = array[(array < limits.min) | (array > limits.max)][0]
+        text = f"the value {int(misfit)} does not fit {dtype.name}"
         raise UnsupportedError(f"{text}, and x64 is off", "value", "constant")
-    expect_memory(np.int32, array.size)
-    return array.astype(np.int32)
+    expect_memory(dtype, array.size)
+    return array.astype(dtype)
 
 
 def as_known(value: object, dtype: DTypeLike) -> np.ndarray:
