@@ -101,6 +101,7 @@ LAYERS = {  # a file imports those of lower layers, and those of its own folder
     "calibration": 9,
     "spec.py": 9,
     "__init__.py": 9,
+    "__main__.py": 9,
     "onnx": 10,
 }
 CALLED = ("api.py", "call.py", "plan.py")  # of a package, by those above it and by `onnx`

@@ -1,6 +1,8 @@
 """explain of whole functions, and the operators' names in programs."""
 
 import functools
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ import pytest
 
 import dmlax
 from dmlax import training
+from dmlax._cpu import library
 from dmlax._operators import OPERATORS
 
 X = jax.ShapeDtypeStruct((2, 3, 9, 9), np.uint8)
@@ -227,3 +230,30 @@ def test_training_functions_are_those_of_the_list_and_end_no_gradient():
     calls = dmlax.explain(jax.grad(loss, (0, 1, 2)), *operands).calls
     assert len(calls) > 4
     assert not any("gradient" in note for call in calls for note in call.notes)
+
+
+# --- this machine ---------------------------------------------------------------------
+
+
+def test_without_arguments_it_explains_this_machine():
+    machine = dmlax.explain()
+    assert machine.versions["jax"] == jax.__version__
+    assert machine.instruction_sets[:1] == tuple(filter(None, [library.instruction_set()]))
+    assert ("native_cpu" in machine.why_not) == bool(library.why_not("cpu"))
+    assert f"jax {jax.__version__}" in str(machine).splitlines()[0]
+    assert machine.devices[0].split()[0] == str(len(jax.devices()))
+
+
+def test_the_command_prints_it():
+    command = [sys.executable, "-m", "dmlax"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == str(dmlax.explain())
+
+
+def test_it_says_why_kernels_do_not_run_and_what_is_not_installed(monkeypatch):
+    monkeypatch.setattr(library, "why_not", lambda platform: "no C++ compiler was found")
+    monkeypatch.setattr(library, "instruction_set", lambda: "")
+    monkeypatch.setattr("dmlax._explain._PACKAGES", ("dmlax", "no-such-package"))
+    lines = str(dmlax.explain()).splitlines()
+    assert "native_cpu: cannot run: no C++ compiler was found" in lines
+    assert "not installed: no-such-package" in lines

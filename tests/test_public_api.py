@@ -69,7 +69,7 @@ SIGNATURES = {
     "a_zero_point=None, b_zero_point=None, output_dtype=<class 'jax.numpy.float32'>, "
     "arithmetic='exact', implementation='auto')",
     "prepare_matrix": "(b, /, *, b_zero_point=None, packing='rows')",
-    "explain": "(function, /, *args, **kwargs)",
+    "explain": "(function=None, /, *args, **kwargs)",
     "export": "(function, /, *, platform)",
     "deserialize": "(data)",
 }
@@ -87,6 +87,7 @@ def test_exactly_these_names_are_exported():
         *FUNCTIONS,
         "DynamicQuantizeLinear",
         "Explanation",
+        "MachineExplanation",
         "NonzeroCoordinates",
         "PreparedFilter",
         "PreparedMatrix",

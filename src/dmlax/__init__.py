@@ -15,7 +15,7 @@ from dmlax._convolution_add.api import quantized_linear_convolution_add
 from dmlax._core.dispatch import Explanation
 from dmlax._dynamic_quantize.api import dynamic_quantize_linear
 from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
-from dmlax._explain import ProgramExplanation, explain
+from dmlax._explain import MachineExplanation, ProgramExplanation, explain
 from dmlax._export import deserialize, export
 from dmlax._matmul.api import (
     matrix_multiply_integer,
@@ -41,6 +41,7 @@ except _PackageNotFoundError:  # run from its sources
 __all__ = [
     "DynamicQuantizeLinear",
     "Explanation",
+    "MachineExplanation",
     "NonzeroCoordinates",
     "PreparedFilter",
     "PreparedMatrix",

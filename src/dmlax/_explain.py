@@ -1,12 +1,14 @@
-"""explain: the implementations that a call, or every call of a function, would run."""
+"""explain: what a call, every call of a function, or this machine would run."""
 
 import dataclasses
 import functools
+import importlib.metadata
+import platform
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.export
@@ -15,6 +17,8 @@ from dmlax._convolution.prepare import prepare_filter
 from dmlax._core import dispatch, labels, splitting
 from dmlax._core.arguments import Rules
 from dmlax._core.keywords import expect_call
+from dmlax._cpu import library
+from dmlax._cuda import capability
 from dmlax._operators import OPERATORS, OperatorRow
 
 _Args = tuple[Any, ...]
@@ -48,25 +52,87 @@ class ProgramExplanation:
         return "\n".join([*table(rows), "", *_by_sentence(sentences), *self.devices])
 
 
+@dataclass(frozen=True)
+class MachineExplanation:
+    """The implementations that this machine has; printed, a line for each fact.
+
+    Attributes:
+      versions: of dmlax and of the packages that it uses, by name; None if one is not installed.
+      instruction_sets: of the C++ kernels, the one in use first; empty if there are no kernels.
+      devices: JAX's devices, as text.
+      why_not: the reason for which an implementation cannot run here, by its name.
+    """
+
+    versions: dict[str, str | None]
+    instruction_sets: tuple[str, ...]
+    devices: tuple[str, ...]
+    why_not: dict[str, str]
+
+    def __str__(self) -> str:
+        installed = (f"{name} {version}" for name, version in self.versions.items() if version)
+        missing = [name for name, version in self.versions.items() if not version]
+        lines = [", ".join(installed), f"devices: {', '.join(self.devices)}"]
+        if missing:
+            lines.append(f"not installed: {', '.join(missing)}")
+        if self.instruction_sets:
+            used, *others = self.instruction_sets
+            also = f"; DMLAX_NATIVE_ISA can choose {', '.join(others)}" if others else ""
+            lines.append(f"native_cpu: runs {used}{also}")
+        lines += [f"{name}: cannot run: {why}" for name, why in self.why_not.items()]
+        lines += [f"{name}: runs" for name in ("mosaic_gpu", "xla") if name not in self.why_not]
+        return "\n".join(lines)
+
+
+_PACKAGES = ("dmlax", "jax", "jaxlib", "numpy", "onnx", "onnxruntime")
+
+
+def _explain_machine() -> MachineExplanation:
+    versions: dict[str, str | None] = {"Python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    used = library.instruction_set()
+    others = (name for name in library.instruction_sets() if name != used)
+    kinds = Counter(x.device_kind for x in jax.devices())
+    reasons = {"native_cpu": library.why_not("cpu"), "mosaic_gpu": capability.why_not("cuda")}
+    return MachineExplanation(
+        versions,
+        (used, *others) if used else (),
+        tuple(f"{count} {kind}" for kind, count in kinds.items()),
+        {name: why for name, why in reasons.items() if why},
+    )
+
+
+@overload
+def explain() -> MachineExplanation: ...
+@overload
 def explain(
     function: Callable[..., Any], /, *args: Any, **kwargs: Any
-) -> dispatch.Explanation | ProgramExplanation:
+) -> dispatch.Explanation | ProgramExplanation: ...
+def explain(
+    function: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any
+) -> dispatch.Explanation | ProgramExplanation | MachineExplanation:
     """Explains which implementation of an operator would run where, and why the others would not.
 
     Nothing is computed. The call is checked, not run; a function of yours is traced. Of a gradient,
     as `jax.grad(f)`, it also says at which calls the gradient is zero. If an argument lies on
     several devices the program is compiled for them, and the explanation names the kernels of every
-    device and the arrays that devices exchange in a call.
+    device and the arrays that devices exchange in a call. `python -m dmlax` prints the explanation
+    of the machine.
 
     Args:
       function: an operator of dmlax, `prepare_filter`, or a function that calls any of them;
         also as a `functools.partial` or jitted. Or a `jax.export.Exported`, without arguments.
+        Default: this machine, its versions, instruction sets and devices.
       *args: its arguments; a `jax.ShapeDtypeStruct` may stand for any array.
       **kwargs: its options.
 
     Returns:
       An `Explanation` of an operator: print it, or read its `choices` and `notes`. Of another
-      function a `ProgramExplanation`: print its table, or read its `calls`.
+      function a `ProgramExplanation`: print its table, or read its `calls`. Without a function a
+      `MachineExplanation`.
 
     Raises:
       SpecError: a call breaks a rule; or `function` cannot be called (code `option`).
@@ -81,9 +147,12 @@ def explain(
         not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0
         not reference: slow; it runs only when named
     """
+    if function is None and not args and not kwargs:
+        return _explain_machine()
     if isinstance(function, jax.export.Exported):
         return ProgramExplanation((), tuple(_of_export(function)))
-    Rules("explain").expect(callable(function), "option", "function", "is not a function")
+    if not callable(function):
+        Rules("explain").fail("option", "function", "is not a function")
     inner, positional, options = _unwrap(function, args, kwargs)
     for row in OPERATORS:
         if inner is row.function:

@@ -1,0 +1,6 @@
+"""`python -m dmlax` prints what this machine runs, and why it does not run the rest."""
+
+from dmlax._explain import explain
+
+if __name__ == "__main__":
+    print(explain())
