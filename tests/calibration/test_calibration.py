@@ -1,5 +1,6 @@
 """Observers, the parameters that they give, weights, biases and the report of errors."""
 
+import copy
 import functools
 
 import jax
@@ -158,7 +159,7 @@ def test_weights_have_a_scale_for_each_channel():
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_weights_of_few_bits_have_the_scale_of_their_integers(bits, dtype):
     weights = np.random.default_rng(6).normal(size=(3, 40)).astype(np.float32)
-    found = calibration.quantize_weights(weights, bits=bits, dtype=dtype)
+    found = calibration.quantize_weights(weights, axis=0, bits=bits, dtype=dtype)
     most, zero = 2 ** (bits - 1) - 1, 0 if dtype == np.int8 else 2 ** (bits - 1)
     np.testing.assert_array_equal(found.zero_point, [zero] * 3)
     integers = np.int32(found.values) - zero
@@ -166,7 +167,8 @@ def test_weights_of_few_bits_have_the_scale_of_their_integers(bits, dtype):
     assert found.values.dtype == dtype
     scale = np.asarray(found.scale)[:, None]
     assert (np.abs(integers * scale - weights) <= 0.5001 * scale).all()
-    levels = calibration.quantize_weights(weights, bits=bits, dtype=dtype, symmetric=False).values
+    options = {"axis": 0, "bits": bits, "dtype": dtype}
+    levels = calibration.quantize_weights(weights, symmetric=False, **options).values
     assert (np.ptp(np.int32(levels), axis=1) == 2**bits - 1).all()
     clipping = calibration.percentile(50, axis=0, channels=3)
     clipped = calibration.quantize_weights(weights, bits=bits, dtype=dtype, observer=clipping)
@@ -176,7 +178,7 @@ def test_weights_of_few_bits_have_the_scale_of_their_integers(bits, dtype):
 
 def test_the_scale_of_weights_has_no_gradient():
     def total(weights):
-        return calibration.quantize_weights(weights).scale.sum()
+        return calibration.quantize_weights(weights, axis=0).scale.sum()
 
     assert not jax.grad(total)(jnp.ones((2, 3))).any()
 
@@ -184,7 +186,7 @@ def test_the_scale_of_weights_has_no_gradient():
 def test_four_bits_are_the_remedy_for_the_dtype_int4():
     message = "quantize_weights: dtype is int4, expected int8 or uint8, also for the `bits` of"
     with pytest.raises(dmlax.SpecError, match=message):
-        calibration.quantize_weights(np.ones((2, 2), np.float32), dtype=jnp.int4)
+        calibration.quantize_weights(np.ones((2, 2), np.float32), axis=0, dtype=jnp.int4)
 
 
 def test_parameters_for_the_wrong_axis_are_told_the_right_one():
@@ -197,7 +199,11 @@ def test_parameters_for_the_wrong_axis_are_told_the_right_one():
         training.quantized_linear_convolution(
             x, weights, input_scale=1.0, output_scale=1.0, dimension_numbers=layouts, **scales
         )
-    scales = calibration.keywords(b=calibration.quantize_weights(weights[0, 0]))
+    rows = calibration.quantize_weights(weights[0, 0], axis=0)
+    wrong = "keywords: b has scales along axis -2, expected -1: quantize_weights\\(b, axis=-1\\)"
+    with pytest.raises(dmlax.SpecError, match=wrong):
+        calibration.keywords(b=rows)
+    scales = calibration.keywords(b=calibration.Quantization(*rows[1:]))
     wrong = r"BZeroPointTensor is int8\[2\], .*, the last axis of BTensor int8\[2,8\]"
     with pytest.raises(dmlax.SpecError, match=wrong):
         training.quantized_linear_matrix_multiply(
@@ -251,6 +257,7 @@ def test_the_report_has_a_row_for_each_layer():
 
 EMPTY = {name: make() for name, make in OBSERVERS.items()}
 NAN = calibration.min_max().observe(np.float32([1, np.nan]))
+SQUARE = np.ones((3, 3), np.float32)
 WRONG = {
     **{
         f"nothing: {name}": (functools.partial(calibration.quantization, seen), "value", "observer")
@@ -270,13 +277,28 @@ WRONG = {
     "an array": (lambda: calibration.quantization(np.ones(3)), "option", "observer"),
     "a tuple": (lambda: calibration.keywords(a=(1.0, 0)), "option", "a"),
     "9 bits": (
-        lambda: calibration.quantize_weights(np.ones((2, 2), np.float32), bits=9),
+        lambda: calibration.quantize_weights(np.ones((2, 2), np.float32), axis=0, bits=9),
         "option",
         "bits",
     ),
     "no size": (lambda: calibration.min_max(axis=1), "option", "channels"),
     "bins": (lambda: calibration.mse(bins=100), "option", "bins"),
+    "no axis": (lambda: calibration.quantize_weights(SQUARE), "option", "axis"),
+    "an axis too many": (lambda: calibration.quantize_weights(SQUARE, axis=2), "option", "axis"),
+    "another axis": (
+        lambda: calibration.quantize_weights(
+            SQUARE, axis=0, observer=calibration.min_max(axis=1, channels=3)
+        ),
+        "option",
+        "observer",
+    ),
+    "another axis of b": (
+        lambda: calibration.keywords(b=calibration.quantize_weights(SQUARE, axis=0)),
+        "option",
+        "b",
+    ),
     "kept": (lambda: calibration.percentile(101), "option", "kept"),
+    "a share": (lambda: calibration.percentile(0.999), "option", "kept"),
     "momentum": (lambda: calibration.moving_average(-0.1), "option", "momentum"),
     "sizes": (
         lambda: calibration.min_max(axis=1, channels=3).observe(np.ones((3, 2), np.float32)),
@@ -305,7 +327,7 @@ def test_a_traced_observer_that_saw_nothing_gives_nan():
 
 
 def test_keywords_name_the_scale_and_the_zero_point_of_each_tensor():
-    weights = calibration.quantize_weights(jnp.float32([[1.0], [-2.0]]))
+    weights = calibration.quantize_weights(jnp.float32([[1.0], [-2.0]]), axis=-1)
     activations = calibration.Quantization(jnp.float32(0.5), jnp.uint8(7))
     assert calibration.keywords(a=activations, b=weights) == {
         "a_scale": activations.scale,
@@ -313,3 +335,15 @@ def test_keywords_name_the_scale_and_the_zero_point_of_each_tensor():
         "b_scale": weights.scale,
         "b_zero_point": weights.zero_point,
     }
+
+
+@pytest.mark.parametrize("axis", [0, -1, None])
+def test_weights_remember_their_axis(axis):
+    weights = calibration.quantize_weights(jnp.arange(9.0).reshape(3, 3), axis=axis)
+    wanted = None if axis is None else axis % 2 - 2
+    mapped = jax.vmap(lambda w: calibration.quantize_weights(w, axis=axis))(jnp.ones((4, 3, 3)))
+    copies = (jax.tree.map(jnp.array, weights), copy.deepcopy(weights), mapped)
+    assert {x.axis for x in (weights, jax.jit(lambda x: x)(weights), *copies)} == {wanted}
+    values, scale, zero_point = weights
+    assert values is weights.values
+    assert scale.shape == zero_point.shape

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dmlax
+from dmlax import calibration
 from dmlax._core import keywords
 from dmlax._operators import OPERATORS
 
@@ -53,6 +54,38 @@ WRONG = [
         lambda: dmlax.prepare_filter(W, groups=1),
         "prepare_filter() got an unexpected keyword argument 'groups'; the keyword is "
         "'group_count'",
+    ),
+    *(
+        (
+            lambda name=name: dmlax.quantized_linear_matrix_multiply(X, W, **{name: 1.0}),
+            f"quantized_linear_matrix_multiply() got an unexpected keyword argument {name!r}; the "
+            f"keyword is {right!r}",
+        )
+        for name, right in {
+            "input_scale": "a_scale",
+            "x_scale": "a_scale",
+            "lhs_scale": "a_scale",
+            "rhs_scale": "b_scale",
+            "kernel_zero_point": "b_zero_point",
+            "y_scale": "output_scale",
+            "ouput_scale": "output_scale",
+        }.items()
+    ),
+    (
+        lambda: dmlax.quantized_linear_convolution(X, W, lhs_scale=1.0),
+        "quantized_linear_convolution() got an unexpected keyword argument 'lhs_scale'; the "
+        "keyword is 'input_scale'",
+    ),
+    (
+        lambda: dmlax.quantized_linear_matrix_multiply(X, W, q_scale=1.0),
+        "quantized_linear_matrix_multiply() got an unexpected keyword argument 'q_scale'; the "
+        "keywords of tensors are a_scale, b_scale, output_scale, a_zero_point, b_zero_point, "
+        "output_zero_point",
+    ),
+    (
+        lambda: calibration.quantize_bias(FLOATS, 0.5, 0.5),
+        "quantize_bias() takes 1 arguments by position; the next are keywords: input_scale, "
+        "filter_scale",
     ),
     (
         lambda: dmlax.nonzero_coordinates(FLOATS, qqqq=1),

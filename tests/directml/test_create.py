@@ -432,3 +432,18 @@ def test_nothing_runs_for_a_broken_desc(monkeypatch):
     for _ in range(2):
         with pytest.raises(SpecError, match="OutputCountTensor has Sizes"):
             directml.create_operator(desc, feature_level=level("3_0"))
+
+
+@pytest.mark.parametrize("operator", [Q, E, D])
+@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
+def test_scales_in_numpy_are_checked_as_by_the_functions(operator, bad):
+    fields, at = VALID[operator]
+    op = directml.create_operator(made(operator, fields), feature_level=level(at))
+    tensors = given(op)
+    for name in filter(lambda name: name.endswith("scale_tensor"), tensors):
+        wrong = tensors[name].copy()
+        wrong.flat[-1] = bad
+        with pytest.raises(SpecError, match="expected finite nonzero values") as caught:
+            op(**tensors | {name: wrong})
+        assert (caught.value.code, caught.value.field) == ("value", directml_name(name))
+        assert op(**tensors | {name: jnp.asarray(wrong)})  # a device array is not read

@@ -96,7 +96,7 @@ def public_function(
                 error.__dict__.pop("__notes__", None)  # on frames that JAX hides
                 raise
             except TypeError:
-                explain_keywords(function, kwargs)
+                explain_keywords(function, kwargs, args)
                 raise
 
         FUNCTIONS[operator.name] = call

@@ -18,17 +18,7 @@ _OTHER_NAMES = {
     "bias": ("b", "B", "bias_tensor"),
     "scale": ("y_scale", "scales", "scale_tensor"),
     "zero_point": ("y_zero_point", "zero_points", "zero_point_tensor"),
-    "input_scale": ("x_scale",),
-    "filter_scale": ("w_scale", "weight_scale", "weights_scale", "kernel_scale"),
-    "b_scale": ("w_scale", "weight_scale", "weights_scale", "filter_scale"),
-    "output_scale": ("y_scale",),
-    "input_zero_point": ("x_zero_point",),
-    "filter_zero_point": ("w_zero_point", "weight_zero_point", "weights_zero_point"),
-    "b_zero_point": ("w_zero_point", "weight_zero_point", "weights_zero_point"),
-    "output_zero_point": ("y_zero_point", "zero_point"),
     "addend": ("residual", "shortcut", "z", "sum"),
-    "addend_scale": ("z_scale", "residual_scale"),
-    "addend_zero_point": ("z_zero_point", "residual_zero_point"),
     "output_dtype": ("dtype", "preferred_element_type", "out_dtype"),
     "window_size": ("window", "window_dimensions", "window_shape", "kernel_shape", "kernel_size"),
     "include_padding": ("count_include_pad", "padding_included"),
@@ -44,6 +34,16 @@ _OTHER_NAMES = {
     "arithmetic": ("rounding", "precision"),
     "implementation": ("backend", "platform"),
 }
+# Of the tensors whose scales and zero points are keywords, by the name here.
+_OTHER_TENSORS = {
+    "output": ("y", "out", "result"),
+    "input": ("x", "lhs", "a", "data"),
+    "filter": ("w", "weight", "weights", "kernel", "rhs", "b"),
+    "a": ("x", "lhs", "input", "data"),
+    "b": ("w", "weight", "weights", "kernel", "rhs", "filter", "other"),
+    "addend": ("z", "residual", "shortcut", "c"),
+}
+_PARAMETERS = ("_scale", "_zero_point")
 _ORDINALS = ("first", "second", "third", "fourth")
 
 
@@ -55,16 +55,19 @@ def name_right_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*args, **kwargs)
         except TypeError:
-            explain_keywords(function, kwargs)
+            explain_keywords(function, kwargs, args)
             raise
 
     return call
 
 
-def explain_keywords(function: Callable[..., object], keywords: Collection[str]) -> None:
-    """Raises a `TypeError` that names the right keyword if a call's keyword is wrong."""
+def explain_keywords(
+    function: Callable[..., object], keywords: Collection[str], args: Sequence[object] = ()
+) -> None:
+    """Raises a `TypeError` that names the right keyword if a call's keyword is wrong or absent."""
     parameters = inspect.signature(function).parameters
     hint = next(filter(None, (_hint(name, parameters) for name in keywords)), None)
+    hint = hint or _too_many(len(args), parameters)
     if hint is not None:
         raise TypeError(f"{function.__name__}() {hint}") from None
 
@@ -76,7 +79,7 @@ def expect_call(
     try:
         inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
-        explain_keywords(function, kwargs)
+        explain_keywords(function, kwargs, args)
         raise TypeError(f"{function.__name__}() {error}") from None
 
 
@@ -87,8 +90,19 @@ def _hint(name: str, parameters: Mapping[str, inspect.Parameter]) -> str | None:
     meant = _meant(name, parameters)
     text = f"got an unexpected keyword argument {name!r}"
     if meant is None:
-        return text
+        alike = [p for p in parameters if p.endswith(_PARAMETERS) and name.endswith(_PARAMETERS)]
+        return f"{text}; the keywords of tensors are {', '.join(alike)}" if alike else text
     return f"{text}; {_by_position(meant, parameters) or f'the keyword is {meant!r}'}"
+
+
+def _too_many(count: int, parameters: Mapping[str, inspect.Parameter]) -> str | None:
+    """The words for arguments by position that are keywords."""
+    kinds = [parameter.kind for parameter in parameters.values()]
+    allowed = len(kinds) - kinds.count(inspect.Parameter.KEYWORD_ONLY)
+    if count <= allowed or inspect.Parameter.VAR_POSITIONAL in kinds:
+        return None
+    names = [*parameters][allowed:count]
+    return f"takes {allowed} arguments by position; the next are keywords: {', '.join(names)}"
 
 
 def _by_position(name: str, parameters: Mapping[str, inspect.Parameter]) -> str | None:
@@ -99,6 +113,11 @@ def _by_position(name: str, parameters: Mapping[str, inspect.Parameter]) -> str 
 
 
 def _meant(name: str, parameters: Collection[str]) -> str | None:
-    known = (right for right, others in _OTHER_NAMES.items() if name in others)
+    known = [right for right, others in _OTHER_NAMES.items() if name in others]
+    for kind in filter(name.endswith, _PARAMETERS):
+        tensor = name.removesuffix(kind)
+        known += [right + kind for right, others in _OTHER_TENSORS.items() if tensor in others]
+        # Two letters make most names of scales close to each other.
+        parameters = [p for p in parameters if len(tensor) > 3 or p in known]
     close = difflib.get_close_matches(name, parameters, 1)
     return next((right for right in known if right in parameters), close[0] if close else None)

@@ -80,6 +80,7 @@ def nonzero_plan(
     if coordinate_rank is None:
         coordinate_rank = rank
     width = f"has {coordinate_rank} columns, expected {low} to {rank} for InputTensor {whole}"
+    width += "; coordinate_rank is their number"
     RULES.expect(low <= coordinate_rank <= rank, "sizes", "OutputCoordinatesTensor", width)
     size = whole.size if size is None else size
     unknown = f"is {size}, the elements of InputTensor {whole}, expected a static integer: give it"

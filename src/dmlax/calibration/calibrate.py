@@ -1,7 +1,8 @@
 """The observers' constructors, and the scales and zero points that they give."""
 
 import functools
-from typing import NamedTuple
+from types import EllipsisType
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core.arguments import Rules
+from dmlax._core.arguments import Aval, Rules
+from dmlax._core.keywords import name_right_keywords
 from dmlax._quantize.api import element_wise_quantize_linear
 from dmlax.calibration.observers import LEAST_EXPONENT, Histogram, Range, Target
 from dmlax.training import rounding
@@ -22,12 +24,40 @@ class Quantization(NamedTuple):
     zero_point: Array
 
 
-class QuantizedWeights(NamedTuple):
-    """Integers of the weights' shape and their parameters, one value or one per channel."""
-
+class _Weights(NamedTuple):
     values: Array
     scale: Array
     zero_point: Array
+
+
+class QuantizedWeights(_Weights):
+    """Integers of the weights' shape and their parameters, one value or one per channel.
+
+    Attributes:
+      axis: the axis of the channels, counted from the last, -1; None for one value.
+    """
+
+    axis: int | None
+
+    def __new__(
+        cls, values: Array, scale: Array, zero_point: Array, axis: int | None = None
+    ) -> Self:
+        """Makes the named tuple."""
+        weights = super().__new__(cls, values, scale, zero_point)
+        weights.axis = axis
+        return weights
+
+    def __getnewargs__(self) -> tuple[Any, ...]:  # as copies and pickles make it
+        return (*self, self.axis)
+
+
+def _with_axis(axis: int | None, leaves: Any) -> QuantizedWeights:
+    values, scale, zero_point = leaves
+    return QuantizedWeights(values, scale, zero_point, axis)
+
+
+# As a named tuple alone it would lose the axis.
+jax.tree_util.register_pytree_node(QuantizedWeights, lambda x: ((*x,), x.axis), _with_axis)
 
 
 def min_max(*, axis: int | None = None, channels: int | None = None) -> Range:
@@ -93,7 +123,7 @@ def percentile(
     """Makes an observer whose range keeps a percentage of all values.
 
     Args:
-      kept: the percentage; half of the other values are cut off at each end.
+      kept: the percentage, above 1; half of the other values are cut off at each end.
       bins: of the histogram, a power of two; values of one sign use a quarter of them or more.
       axis: the axis of channels; default one range for whole tensors.
       channels: the size of that axis.
@@ -113,6 +143,8 @@ def percentile(
       1.0
     """
     _expect_share("percentile", "kept", kept, 100)
+    share = f"is {kept!r}, expected a percentage above 1, as 99.9"
+    Rules("percentile").expect(kept > 1, "option", "kept", share)
     return _histogram("percentile", bins, axis, channels, float(kept))
 
 
@@ -222,7 +254,7 @@ def quantize_weights(
     weights: ArrayLike,
     /,
     *,
-    axis: int | None = 0,
+    axis: int | EllipsisType | None = ...,
     dtype: DTypeLike = np.int8,
     symmetric: bool = True,
     bits: int = 8,
@@ -234,40 +266,65 @@ def quantize_weights(
 
     Args:
       weights: float32, bfloat16 or float16.
-      axis: the axis of output channels: 0 of a filter OIHW, -1 of a filter HWIO or a matrix (K, N);
-        None for one scale.
+      axis: the axis of output channels: 0 of a filter OIHW, the default for rank 3 and more; -1 of
+        a filter HWIO or a matrix (K, N), for which it must be given; None for one scale.
       dtype: int8 or uint8.
       symmetric: as of `quantization`.
       bits: 2 to 8. Fewer than 8 also are int8 or uint8: 4 bits are -7..7. If the observer cuts off
         values, 4 bits are -8..7: train with weights that `training.fake_quantize` clamps to these.
-      observer: one that has seen nothing and has the axis and its size; default `min_max`.
+      observer: one that has seen nothing and has the axis, then the default, and its size; default
+        `min_max`.
 
     Returns:
       A `QuantizedWeights(values, scale, zero_point)`.
 
     Raises:
       SpecError: as `quantization`; code `sizes` for an observer of another number of channels;
-        `option` (bits).
+        `option` (bits), or (axis) if it is not an axis of the weights, or not given for a matrix.
 
     Example:
       >>> import jax.numpy as jnp
       >>> from dmlax import calibration
-      >>> weights = calibration.quantize_weights(jnp.float32([[0.5, -1.27], [0.1, 0.2]]))
-      >>> weights.values.tolist()
-      [[50, -127], [64, 127]]
+      >>> matrix = jnp.float32([[0.5, 0.1], [-1.27, 0.2]])
+      >>> calibration.quantize_weights(matrix, axis=-1).values.tolist()
+      [[50, 64], [-127, 127]]
     """
     rules = Rules("quantize_weights")
     array = rounding.stopped(rules.to_array("weights", weights).astype(np.float32))
     bits = rules.to_integer("bits", bits, 2, 8)
+    axis = _weights_axis(rules, array, axis, observer)
     if observer is None:
         observer = _range(rules.operator, axis, None if axis is None else array.shape[axis])
     scale, zero_point = _quantization(rules, observer.observe(array), dtype, symmetric, bits)
     values = element_wise_quantize_linear(array, scale, zero_point, axis=axis)
     if bits < 8:
         values = jnp.clip(values, *_limits(values.dtype, bits))
-    return QuantizedWeights(values, scale, zero_point)
+    return QuantizedWeights(values, scale, zero_point, axis)
 
 
+def _weights_axis(
+    rules: Rules, weights: Array, axis: int | EllipsisType | None, observer: Range | None
+) -> int | None:
+    """The axis of output channels, counted from the last."""
+    described = f"weights {Aval(weights.dtype, weights.shape)}"
+    if axis is ... and isinstance(observer, Range):
+        axis = observer.axis
+    if axis is ...:
+        remedy = f"has no default for {described}: -1 for a matrix (K, N), 0 for (N, K), or None"
+        rules.expect(weights.ndim > 2, "option", "axis", remedy)
+        axis = 0
+    if axis is None:
+        return None
+    fits = isinstance(axis, int | np.integer) and -weights.ndim <= axis < weights.ndim
+    rules.expect(fits, "option", "axis", f"is {axis!r}, which {described} do not have")
+    axis = int(axis) % weights.ndim - weights.ndim
+    if isinstance(observer, Range) and observer.axis is not None:
+        other = f"has axis {observer.axis}, expected {axis}, that of {described}"
+        rules.expect((observer.axis - axis) % weights.ndim == 0, "option", "observer", other)
+    return axis
+
+
+@name_right_keywords
 def quantize_bias(bias: ArrayLike, /, *, input_scale: ArrayLike, filter_scale: ArrayLike) -> Array:
     """Quantizes a bias to int32 in units of `input_scale * filter_scale`, as `dmlax.training` does.
 
@@ -348,7 +405,8 @@ def keywords(**tensors: Quantization | QuantizedWeights) -> dict[str, Array]:
       A `<name>_scale` and a `<name>_zero_point` for each tensor.
 
     Raises:
-      SpecError: code `option` for a tensor that is neither kind of quantization.
+      SpecError: code `option` for a tensor that is neither kind of quantization, or for the weights
+        `b` of a product whose scales lie along another axis than the last.
 
     Example:
       >>> import jax.numpy as jnp
@@ -367,6 +425,9 @@ def keywords(**tensors: Quantization | QuantizedWeights) -> dict[str, Array]:
     for name, x in tensors.items():
         text = f"has type {type(x).__name__}, expected a Quantization or QuantizedWeights"
         Rules("keywords").expect(all(hasattr(x, part) for part in parts), "option", name, text)
+        if name == "b" and isinstance(x, QuantizedWeights):
+            other = f"has scales along axis {x.axis}, expected -1: quantize_weights(b, axis=-1)"
+            Rules("keywords").expect(x.axis in (None, -1), "option", name, other)
     return {f"{name}_{part}": getattr(x, part) for name, x in tensors.items() for part in parts}
 
 

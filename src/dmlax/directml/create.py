@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import jax
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmlax._core.arguments import Aval, directml_name
+from dmlax._core.arguments import Aval, Rules, directml_name
 from dmlax._descriptors import layout
 from dmlax._descriptors.descs import BufferTensorDesc, OperatorDesc
 from dmlax._descriptors.enums import FeatureLevel
@@ -56,8 +57,8 @@ class CompiledOperator:
           has. Elements of a flat buffer that no index reaches are 0.
 
         Raises:
-          SpecError: code `missing_tensor`, `data_type` or `sizes` (the tensor); `option` for a
-            name that is no input.
+          SpecError: code `missing_tensor`, `data_type` or `sizes` (the tensor); `value` for a scale
+            in NumPy that is 0, NaN or infinite; `option` for a name that is no input.
         """
         if tensors.keys() != self._expected.keys():
             self._refuse_names(tensors)
@@ -65,6 +66,9 @@ class CompiledOperator:
             aval = getattr(tensor, "dtype", None), getattr(tensor, "shape", None)
             if aval != self._expected[name]:
                 self._refuse(name, tensor)
+            if isinstance(tensor, np.ndarray) and name.endswith("scale_tensor"):
+                scale = np.asarray(_read(getattr(self.desc, name), tensor))
+                Rules(self.desc.operator).to_scale(directml_name(name), scale, scale.dtype)
         return dict(zip(self.bind_order.outputs, self._run(tensors), strict=True))
 
     def __repr__(self) -> str:
@@ -179,7 +183,7 @@ def _compile(
     return jax.jit(run)
 
 
-def _read(tensor: BufferTensorDesc, value: Array) -> Array:
+def _read(tensor: BufferTensorDesc, value: Any) -> Array:
     strides = tensor.strides or tensor.packed_strides
     return value if tensor.is_packed else layout.read(value, tensor.sizes, strides)
 
