@@ -90,7 +90,9 @@ class Runner:
             operands = [tensors[name] for name in node.inputs]
             is_guess = not guesses.isdisjoint(node.inputs)
             try:
-                tensors |= _named(node, call(node, operands, replace(self, guess=is_guess)))
+                outputs = call(node, operands, replace(self, guess=is_guess))
+                _expect_outputs(node, outputs, graph)
+                tensors |= _named(node, outputs)
             except Exception as error:
                 if self.watch is None or self.is_strict:
                     raise with_node(node, error) from error
@@ -143,9 +145,14 @@ def call(node: Node, operands: list[Any], runner: Runner) -> tuple[Any, ...]:
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     for output in outputs:
         expect_simple_sizes(output)
-    if any(node.outputs[len(outputs) :]):
-        raise UnsupportedError(f"its output {len(outputs) + 1} is not computed")
     return outputs
+
+
+def _expect_outputs(node: Node, outputs: tuple[Any, ...], graph: Graph) -> None:
+    """Refuses a node that does not compute an output which the graph reads."""
+    for place, name in enumerate(node.outputs[len(outputs) :], len(outputs)):
+        if name in graph.read:
+            raise UnsupportedError(f"its output {place + 1} is not computed")
 
 
 def _call_given(node: Node, operands: list[Any], options: Options) -> tuple[Any, ...]:

@@ -167,6 +167,11 @@ class Graph:
         names.difference_update(self.outputs)
         return {name: node for name, node in self.producers.items() if name in names}
 
+    @functools.cached_property
+    def read(self) -> frozenset[str]:
+        """The names of the tensors that a node reads or that are outputs."""
+        return frozenset({*self.consumers, *self.outputs})
+
     def are_equal(self, tensors: Iterable[str], others: Iterable[str]) -> bool:
         """True for pairs of the same tensor, or of constants that have the same single value."""
         return all(map(self._is_equal, tensors, others))

@@ -22,14 +22,12 @@ ERRORS = (dmlax.UnsupportedError, dmlax.SpecError, dmlax.onnx.ModelError)
 LARGE = 10_000  # outputs
 ROWS = {(row.domain, row.op): row for row in rows()}
 DECLINED = {  # cases, and the reason that `load` gives; the first that matches a case is meant
-    r"batchnorm_\w+_training_mode": "training_mode is 1, expected 0",
     r"cast\w*_DOUBLE\w*|\w+_float64\w*|einsum_(?!\w*bfloat16)\w+|cum(sum|prod)_[12]d_(?!\w*int32)\w+"
     r"|cum(sum|prod)_1d|eyelike_with_dtype|reduce_log_sum_exp_(?!empty_set$)\w+": (
         "float64 on a device needs x64"
     ),
     r"cast\w*_to_(FLOAT4|FLOAT8E8M0)\w*": r"its data type \w+ is not known",
     r"(de)?quantizelinear_float4\w*": "float4_e2m1fn, expected an integer of 2 to 16 bits",
-    r"dropout_default_mask\w*": "its output 2 is not computed",
     r"training_dropout\w*": "training_mode is true, expected false",
     r"equal_string\w*": "dtype object",
     r"identity_(opt|sequence)|loop13_seq|loop16_seq_none": "is not a tensor",

@@ -21,7 +21,7 @@ from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators import error_function
-from dmlax.onnx.operators.table import Parameter, Tensor, Zero, operator
+from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
     FloatSizes,
@@ -386,23 +386,56 @@ def root_mean_square_normalization(
     return normalize(x, scale, bias, epsilon=epsilon, is_centred=False)[0]
 
 
-@operator("BatchNormalization", 7, 9, 14, 15, ignores=["momentum"])
+class ChannelStatistics(NamedTuple):
+    """The inputs of a normalization of channels."""
+
+    scale: Tensor
+    bias: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+@operator("BatchNormalization", 14, 15)
 def batch_normalization(
     x: Array,
-    scale: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    variance: Tensor,
+    of: ChannelStatistics,
     *,
     epsilon: float = 1e-5,
-    spatial: Annotated[int, (1,)] = 1,
-    training_mode: Zero = 0,
-) -> Array:
-    """Normalizes channels by a factor and an offset, which it computes as ONNX Runtime does."""
-    scale, bias, mean, variance = (
-        by_channel(values, x.ndim) for values in (scale, bias, mean, variance)
-    )
+    momentum: float = 0.9,
+    training_mode: int = 0,
+) -> tuple[Array, ...]:
+    """Normalizes channels by a factor and an offset, which it computes as ONNX Runtime does.
+
+    In training the statistics are the batch's. The other outputs are the mean and the variance that
+    follow them, the batch's mean and the reciprocal of its deviation.
+    """
+    scale, bias, mean, variance = (by_channel(values, x.ndim) for values in of)
+    followed = mean, variance
+    if training_mode:
+        axes = (0, *range(2, x.ndim))
+        mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     deviation = ieee.sqrt(ieee.add(variance, variance.dtype.type(epsilon)))
-    factor = ieee.multiply(ieee.divide(jnp.ones_like(deviation), deviation), scale)
+    inverse = ieee.divide(jnp.ones_like(deviation), deviation)
+    factor = ieee.multiply(inverse, scale)
     offset = ieee.subtract(bias, ieee.multiply(mean, factor))
-    return ieee.add(ieee.multiply(x, factor), offset)
+    y = ieee.add(ieee.multiply(x, factor), offset)
+    if not training_mode:
+        return (y,)
+    pairs = zip(followed, (mean, variance), strict=True)
+    moved = (old * momentum + new * (1 - momentum) for old, new in pairs)
+    return y, *(values.ravel() for values in (*moved, mean, inverse))
+
+
+@operator("BatchNormalization", 7, 9)
+def batch_normalization_by_outputs(
+    x: Array,
+    of: ChannelStatistics,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    spatial: Annotated[int, (1,)] = 1,
+    output_count: int,
+) -> tuple[Array, ...]:
+    """As the later forms; a node of several outputs is one in training."""
+    is_training = int(output_count > 1)
+    return batch_normalization(x, of, epsilon=epsilon, momentum=momentum, training_mode=is_training)

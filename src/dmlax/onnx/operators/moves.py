@@ -41,13 +41,20 @@ def copy(x: Tensor) -> Tensor:
     return x
 
 
+@operator("Dropout", 7, 10)
+def drop_none(x: Tensor, *, ratio: float = 0.5) -> Tensor:
+    """Returns the input; these opsets leave the mask of an inference open."""
+    return x
+
+
 @operator("Dropout", 12, 13, 22, ignores=["seed"])
-@operator("Dropout", 7, 10, attributes={"ratio": float})
-def drop_nothing(x: Tensor, ratio: Parameter | None = None, mode: Known | None = None) -> Tensor:
-    """Returns the input, as in inference."""
+def drop_nothing(
+    x: Tensor, ratio: Parameter | None = None, mode: Known | None = None
+) -> tuple[Tensor, Array]:
+    """Returns the input, as in inference, and a mask that keeps every element."""
     if mode is not None and mode.any():
         raise UnsupportedError("training_mode is true, expected false")
-    return x
+    return x, jnp.ones(x.shape, bool)
 
 
 @operator("Reshape", 5, 13, 14, 19, 21, 23, 24, 25)

@@ -26,12 +26,13 @@ from dmlax.onnx.passes.products import (
     fuse_transposes,
 )
 from dmlax.onnx.passes.qdq import fuse_qdq, known_types
-from dmlax.onnx.passes.redundant_nodes import drop_clamps, drop_identities
+from dmlax.onnx.passes.redundant_nodes import drop_clamps, drop_identities, drop_unread_outputs
 from dmlax.onnx.passes.row_selection import take_rows_first
 
 Pass = Callable[..., Graph]
 
 PASSES: tuple[Pass, ...] = (
+    drop_unread_outputs,
     drop_identities,
     gather_bytes,
     fold_constants,

@@ -1,9 +1,27 @@
-"""Drops nodes that change nothing: copies, and clamps that the next quantization implies."""
+"""Drops outputs that nothing reads, and nodes that change nothing.
+
+These are copies, and clamps that the next quantization implies.
+"""
 
 import numpy as np
 
 from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.operators import find
 from dmlax.onnx.passes.qdq import is_quantize, quantized_dtype
+
+
+def drop_unread_outputs(graph: Graph) -> Graph:
+    """Leaves out optional outputs that nothing reads, as a mask of a Dropout."""
+
+    def drop(node: Node) -> Node:
+        row, outputs = find(node), list(node.outputs)
+        if row is None or node.graphs or "output_count" in row.attributes:
+            return node
+        while outputs[1:] and outputs[-1] not in graph.read:
+            outputs.pop()
+        return node.replace(outputs=tuple(outputs))
+
+    return graph.replace(nodes=tuple(map(drop, graph.nodes)))
 
 
 def drop_identities(graph: Graph) -> Graph:
