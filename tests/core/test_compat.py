@@ -251,6 +251,26 @@ def test_a_platforms_function_runs_eager_mapped_and_split():
             np.testing.assert_array_equal(function(given), X + 2)
 
 
+# --- a flag with which a GPU's products are wrong -------------------------------------
+
+
+def lower_product(platform, depth):
+    x, w = jnp.ones((2, depth), jnp.int8), jnp.ones((depth, 3), jnp.int8)
+    product = jax.jit(lambda x: dmlax.matrix_multiply_integer(x, w, implementation="xla"))
+    product.trace(x).lower(lowering_platforms=(platform,))
+
+
+def test_products_on_a_gpu_without_autotuning_warn_once(monkeypatch):
+    jax.clear_caches()
+    compat.warn_without_autotuning.cache_clear()
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=0")
+    lower_product("cpu", 23)
+    with pytest.warns(RuntimeWarning, match="int8 matrices wrongly on a GPU: leave it out"):
+        lower_product("cuda", 24)
+    lower_product("cuda", 25)  # a second warning would be an error
+    compat.warn_without_autotuning.cache_clear()
+
+
 # --- a JAX without its private parts --------------------------------------------------
 
 WITHOUT_PRIVATE_PARTS = """

@@ -20,7 +20,7 @@ from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.merged_groups import merge_groups
 from dmlax._convolution.plan import ConvolutionPlan, Operands
 from dmlax._convolution.prepare import as_int32, as_prepared, pad_channels, zero_of
-from dmlax._core import byte_packing, choice, splitting, tuning, windows
+from dmlax._core import byte_packing, choice, compat, splitting, tuning, windows
 from dmlax._core.arguments import decide, is_static, structs
 from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._core.layouts import from_order, has_channels_last, to_order
@@ -333,6 +333,7 @@ def _finish_rows(product: _Product, rows: Array, accumulator: Array) -> Array:
 
 def _by_words(plan: ConvolutionPlan, operands: Operands) -> Array:
     """Channels last and four at a time, which a GPU moves as fast as one: windows in rows."""
+    compat.warn_without_autotuning()
     x = to_order(operands.input, plan.options.input_layout, last=True)
     x, filter = pad_channels(plan, operands, x, as_prepared(plan, operands))
     plan, filter = merge_groups(plan, filter)

@@ -6,6 +6,7 @@ import functools
 import importlib
 import itertools
 import operator
+import os
 import traceback
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -256,6 +257,19 @@ def register_kernel(name: str, address: Any) -> None:
     """Registers the handler of a call on CPUs."""
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(address), platform="cpu")
     _KERNEL_TARGETS[name] = None
+
+
+@functools.cache
+def warn_without_autotuning() -> None:
+    """Warns once if a flag is set with which XLA multiplies int8 matrices wrongly on a GPU."""
+    flag = "--xla_gpu_autotune_level=0"
+    if flag in os.environ.get("XLA_FLAGS", "").split():
+        warnings.warn(
+            f"XLA_FLAGS has {flag}, with which JAX 0.11.2 multiplied int8 matrices wrongly on a "
+            "GPU: leave it out, or run mosaic_gpu",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def load_gpu_runtime() -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import choice
+from dmlax._core import choice, compat
 from dmlax._core.arguments import Aval, expand_rank, structs
 from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
 from dmlax._matmul.epilogue import as_int32, epilogue
@@ -88,6 +88,7 @@ def _matrix(plan: ProductPlan, operands: Operands) -> _Matrix:
 
 
 def _multiply_padded(plan: ProductPlan, a: Array, b: _Matrix) -> Array:
+    compat.warn_without_autotuning()
     missing = -plan.depth % _CONTRACTION
     values = _pad(b.values, missing, b.values.ndim - (1 if b.packed else 2))
     sums = _multiply_batch(plan, _pad(a, missing, a.ndim - 1), b._replace(values=values))
