@@ -208,3 +208,31 @@ def test_a_table_of_bytes_is_gathered_before_it_is_scaled(rows):
     assert model.explain().after.get("Cast", 0) == 1
     (held,) = (x for x in model.params.values() if x.shape == (16, 4))
     assert held.dtype == np.int8
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_a_state_of_one_sequence_beside_an_open_batch(op):
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op] * 5
+    file = File(x=(FLOAT, ["steps", "batch", 4]), h=(FLOAT, [1, 1, 5]))
+    states = ["h", "h"] if op == "LSTM" else ["h"]
+    weights = normal(1, gates, 4), normal(1, gates, 5), normal(1, 2 * gates)
+    y = file(op, "x", *weights, np.int32([2]), *states, hidden_size=5)
+    calls = [{"x": normal(steps, 1, 4), "h": normal(1, 1, 5)} for steps in (2, 3)]
+    model = check(file, [y], *calls, rtol=1e-5)
+    assert [*map(str, model.inputs["x"].shape)] == ["steps", "1", "4"]
+    with pytest.raises(dmlax.onnx.ModelError, match=r"initial_h|sequence_lens"):
+        model({"x": normal(2, 3, 4), "h": normal(1, 1, 5)})
+
+
+def test_squeezed_sizes_are_one_and_others_are_not():
+    file = File(x=(FLOAT, ["n", 3, 1]))
+    named = check(file, [file("Squeeze", "x", np.int64([0, -1]))], {"x": normal(1, 3, 1)})
+    assert named.inputs["x"].shape == (1, 3, 1)
+    file = File(x=(FLOAT, ["n", 3, 1]))
+    y = file("Relu", file("Squeeze", "x"))
+    check(file, [y], *({"x": normal(n, 3, 1)} for n in (1, 2, 5)))
+
+
+def test_a_joined_size_is_assumed_to_fit():
+    file = File(x=(FLOAT, ["n", 3]), y=(FLOAT, [1, 3]))
+    check(file, [file("Concat", "x", "y", axis=1)], {"x": normal(1, 3), "y": normal(1, 3)})

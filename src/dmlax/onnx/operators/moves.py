@@ -102,8 +102,16 @@ def transpose(x: Tensor, *, perm: tuple[int, ...] | None = None) -> Tensor:
 @operator("Squeeze", 13, 21, 23, 24, 25)
 @operator("Squeeze", 1, 11, attributes={"axes": INTEGERS})
 def squeeze(x: Tensor, axes: Known | None = None) -> Tensor:
-    """Drops axes of size 1."""
-    return x.squeeze(None if axes is None else tuple(integers(axes)))
+    """Drops axes of size 1, without `axes` all of them."""
+    if axes is None:
+        for size in x.shape:
+            if not is_size(size):
+                expect_at_least(size, 2)
+        return x.squeeze(tuple(i for i, size in enumerate(x.shape) if is_size(size) and size == 1))
+    for axis in integers(axes):
+        if -x.ndim <= axis < x.ndim:
+            expect_equal_sizes(x.shape[axis], 1)
+    return x.squeeze(tuple(integers(axes)))
 
 
 @operator("Unsqueeze", 13, 21, 23, 24, 25)

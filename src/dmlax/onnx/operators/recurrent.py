@@ -22,7 +22,7 @@ from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators.moves import reverse_sequence
 from dmlax.onnx.operators.rational import logistic, tanh
 from dmlax.onnx.operators.table import Parameter, Quantized, Tensor, operator
-from dmlax.onnx.operators.values import is_known, to_device
+from dmlax.onnx.operators.values import expect_equal_sizes, is_known, to_device
 
 _FLIPS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 _Cell = Callable[..., tuple[Array, ...]]
@@ -123,7 +123,10 @@ class _Layer:
         return to_device(lengths)
 
     def expect(self, name: str, value: Tensor, *sizes: int) -> None:
-        """Refuses an operand of another shape."""
+        """Refuses an operand of another shape; a symbolic size is assumed to fit."""
+        if len(value.shape) == len(sizes):
+            for size, wanted in zip(value.shape, sizes, strict=True):
+                expect_equal_sizes(wanted, size)
         if tuple(value.shape) != sizes:
             raise ModelError(f"{name} has the shape {list(value.shape)}, expected {list(sizes)}")
 
