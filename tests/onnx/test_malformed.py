@@ -325,7 +325,7 @@ def test_everything_that_is_unsupported_is_listed():
         x = net.node("Det", x)
     x = net.node("Relu", x, slope=2.0)
     x = net.node("Spin", x, domain="my.domain")
-    net.node("Dropout", "x", outputs=2)
+    net.node("Floor", "x", outputs=2)
     shapes = {"x": (FLOAT, [2, 2])}
     last = net.nodes[-1].output[1]
     model = net.model(shapes, {x: (FLOAT, [2]), last: (FLOAT, [2])})
@@ -336,7 +336,7 @@ def test_everything_that_is_unsupported_is_listed():
     assert "Det: is not known (3 nodes: node_det_1, node_det_2, node_det_3)" in text
     assert "Relu: its attribute slope is not known (1 node: node_relu_4)" in text
     assert "my.domain.Spin: is not known" in text
-    assert "Dropout: its output 2 is not computed" in text
+    assert "Floor: its output 2 is not computed" in text
 
 
 def test_an_unknown_form_of_a_known_operator():

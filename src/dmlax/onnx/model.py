@@ -1,6 +1,7 @@
 """Model: a quantized ONNX model as a pure function of its params and inputs."""
 
 import collections
+import contextlib
 import functools
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 import dmlax
+from dmlax._core.arguments import aval_of
 from dmlax.errors import Code, SpecError, UnsupportedError
 from dmlax.onnx import archive, budget
 from dmlax.onnx.check import MULTIPLE, Assumptions, AvalsOfGraphs, check
@@ -170,7 +172,7 @@ class Model:
         """
         values = self._bind(inputs)
         wanted = self._file.outputs if outputs is None else tuple(outputs)
-        with budget.limit(self._file_bytes):
+        with budget.limit(self._file_bytes), self._blaming_sizes(values):
             graph = self._graph_of(wanted if outputs is not None else None, values)
         held = {name: to_device(array) for name, array in params.items()}
         needed = (name for node in graph.nodes for name in node.inputs)
@@ -186,7 +188,25 @@ class Model:
                 result = {name: _array_of(tensors[name]) for name in wanted}
             return result | {name: tensors[name] for name in counts if name in tensors}
 
-        return run_on_any_mesh(compute, {**held, **values}, values)
+        with self._blaming_sizes(values):
+            return run_on_any_mesh(compute, {**held, **values}, values)
+
+    @contextlib.contextmanager
+    def _blaming_sizes(self, values: Mapping[str, Array]) -> Iterator[None]:
+        """Blames errors of nodes on the dynamic sizes of a call: `load` checked all others."""
+        try:
+            yield
+        except ModelError as error:
+            names = [
+                name
+                for name, x in self._inputs.items()
+                if any(isinstance(size, str) for size in x.shape)
+            ]
+            given = ", ".join(f"{name} is {aval_of(values[name])}" for name in names)
+            if not names:
+                raise
+            text = f"Model: {given}, which the nodes do not fit: {error}"
+            raise SpecError(text, "sizes", names[0]) from None
 
     def _graph_of(self, outputs: tuple[str, ...] | None, values: Mapping[str, Array]) -> Graph:
         """The graph for outputs, None for the file's; assumed sizes are those of the values."""
