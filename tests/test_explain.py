@@ -1,5 +1,6 @@
 """explain of whole functions, and the operators' names in programs."""
 
+import dataclasses
 import functools
 import subprocess
 import sys
@@ -12,9 +13,11 @@ import pytest
 import dmlax
 from dmlax import training
 from dmlax._cpu import library
+from dmlax._cuda import capability
 from dmlax._operators import OPERATORS
 
 X = jax.ShapeDtypeStruct((2, 3, 9, 9), np.uint8)
+FLOATS = jax.ShapeDtypeStruct((2, 3), np.float32)
 W = np.ones((4, 3, 3, 3), np.int8)
 SCALES = {"input_scale": 0.5, "filter_scale": 0.5, "output_scale": 2.0}
 
@@ -145,8 +148,18 @@ def test_the_table_has_a_row_for_each_call_and_each_reason_once():
     for row, call in zip(rows, found.calls, strict=True):
         assert row[-3:] == [choice.implementation for choice in call.choices]
     assert lines[5] == ""
-    assert lines.count("1, 2, 3, 4: tpu: not native_cpu: it runs on cpu only") == 1
+    assert "it runs on cpu only" not in str(found)
+    why = capability.why_not("cuda")
+    refused = [line.split(":")[0] for line in lines if f"cuda: not mosaic_gpu: {why}" in line]
+    assert refused == ["1, 3"] * bool(why)
     assert len(lines) == len(set(lines))
+
+
+def test_a_reason_of_many_calls_names_their_range():
+    call = dmlax.explain(lambda x: dmlax.element_wise_quantize_linear(x, 0.1), FLOATS).calls[0]
+    note = dataclasses.replace(call, notes=("a note",))
+    found = dmlax.ProgramExplanation((note, note, note, call, call, note, call, note, note))
+    assert "1 to 3, 6, 8, 9: a note" in str(found).splitlines()
 
 
 def test_a_function_without_operators_says_so():

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib.metadata
+import itertools
 import platform
 import re
 from collections import Counter
@@ -45,9 +46,9 @@ class ProgramExplanation:
     def __str__(self) -> str:
         if not self.calls:
             return "\n".join(self.devices) or "no operator of dmlax is called"
-        numbered = [(str(i), call) for i, call in enumerate(self.calls, 1)]
+        numbered = list(enumerate(self.calls, 1))
         rows: list[tuple[str, ...]] = [("", "operator", "call", *dispatch.PLATFORMS)]
-        rows += [(i, call.operator, call.call, *_chosen(call)) for i, call in numbered]
+        rows += [(str(i), call.operator, call.call, *_chosen(call)) for i, call in numbered]
         sentences = ((i, line) for i, call in numbered for line in _sentences(call))
         return "\n".join([*table(rows), "", *_by_sentence(sentences), *self.devices])
 
@@ -270,19 +271,27 @@ def _chosen(call: dispatch.Explanation) -> list[str]:
 
 
 def _sentences(call: dispatch.Explanation) -> Iterable[str]:
-    """The reasons and the notes of a call."""
+    """The reasons against faster implementations of a platform, and the notes of a call."""
     for choice in call.choices:
         for name, why in choice.why_not.items():
-            yield f"{choice.platform}: not {name}: {why}"
+            if dispatch.is_faster(name, choice.implementation, choice.platform):
+                yield f"{choice.platform}: not {name}: {why}"
     yield from call.notes
 
 
-def _by_sentence(numbered: Iterable[tuple[str, str]]) -> list[str]:
+def _by_sentence(numbered: Iterable[tuple[int, str]]) -> list[str]:
     """Every sentence once, after the calls that it is about."""
-    calls: dict[str, list[str]] = {}
+    calls: dict[str, list[int]] = {}
     for number, sentence in numbered:
         calls.setdefault(sentence, []).append(number)
-    return [f"{', '.join(numbers)}: {sentence}" for sentence, numbers in calls.items()]
+    return [f"{_ranges(numbers)}: {sentence}" for sentence, numbers in calls.items()]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers as "1 to 4, 7"."""
+    neighbours = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    runs = ([number for _, number in run] for _, run in neighbours)
+    return ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 2 else str(r)[1:-1] for r in runs)
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -19,7 +19,14 @@ from dmlax.errors import UnsupportedError
 Implementation = Literal["auto", "reference", "xla", "native_cpu", "mosaic_gpu"]
 _IMPLEMENTATIONS = ("reference", "xla", "native_cpu", "mosaic_gpu")
 _SLOW = "reference"
+_PLATFORM_OF = {"native_cpu": "cpu", "mosaic_gpu": "cuda"}
 PLATFORMS = ("cpu", "cuda", "tpu")
+
+
+def is_faster(name: str, other: str | None, platform: str) -> bool:
+    """True for an implementation that a platform runs before another one, None for nothing."""
+    order = (None, *_IMPLEMENTATIONS)
+    return _PLATFORM_OF.get(name, platform) == platform and order.index(name) > order.index(other)
 
 
 class Plan(Protocol):

@@ -123,13 +123,14 @@ def _compare(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
         for name, x in _progress([(name, theirs[name]) for name in names], "comparing")
     ]
     different = [x for x in differences if x.different and x.name not in outputs]
+    _print_total(differences)
     if different:
         print(f"the first tensor that differs, in the file's order: {different[0]}")
     _print_differences(different[1:])
     for difference in differences:
         if difference.name in outputs:
             print(f"output {difference}")
-    return _print_total(differences)
+    return any(x.different for x in differences)
 
 
 def _compare_nodes(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
@@ -140,10 +141,11 @@ def _compare_nodes(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
         if name in theirs
     ]
     print("each node computed from ONNX Runtime's tensors:")
+    _print_total(differences)
     different = [x for x in differences if x.different]
-    _print_differences(different)
     print(f"operators that differ: {', '.join(sorted({x.kind for x in different})) or 'none'}")
-    return _print_total(differences)
+    _print_differences(different)
+    return bool(different)
 
 
 class _Difference(NamedTuple):
@@ -199,11 +201,10 @@ def _print_differences(different: Sequence[_Difference]) -> None:
         print(f"{operator}: {text}, relatively by at most {max(values):.1e}")
 
 
-def _print_total(differences: Sequence[_Difference]) -> bool:
+def _print_total(differences: Sequence[_Difference]) -> None:
     count = sum(x.different for x in differences)
     total = sum(x.size for x in differences)
     print(f"{len(differences)} tensors, {total} elements: {count} differ")
-    return count > 0
 
 
 def _progress(items: Sequence[_Item], what: str) -> Iterable[_Item]:

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import functools
 import io
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Literal, TypeAlias
@@ -68,11 +69,30 @@ class ModelExplanation:
     floats: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{sum(self.before.values())} nodes: {_counts(self.before)}"]
-        lines += [f"after {name}: {count} nodes" for name, count in self.passes]
+        lines = [self.summary, f"{sum(self.before.values())} nodes: {_counts(self.before)}"]
+        counts = [sum(self.before.values()), *(count for _, count in self.passes)]
+        changed = (was != count for was, count in itertools.pairwise(counts))
+        passes = itertools.compress(self.passes, changed)
+        lines += [f"after {name}: {count} nodes" for name, count in passes]
         lines += [f"{sum(self.after.values())} nodes: {_counts(self.after)}"]
         lines += [f"float32: {reason}" for reason in self.floats]
         return "\n".join([*lines, "", str(self.program), *self.notes])
+
+    @property
+    def summary(self) -> str:
+        """A line: the calls by implementation on this machine, and the float nodes."""
+        backend = jax.default_backend()
+        platform = "cuda" if backend == "gpu" else backend
+        chosen = (
+            choice.implementation or "nothing"
+            for call in self.program.calls
+            for choice in call.choices
+            if choice.platform == platform
+        )
+        runs = _counts(collections.Counter(chosen)) or "no operator of dmlax"
+        count = len(self.floats)
+        nodes = f"{count or 'no'} node{'' if count == 1 else 's'} beside quantized tensors"
+        return f"{platform}: {runs}; {nodes} compute{'s' if count == 1 else ''} floats"
 
 
 class Model:
@@ -127,11 +147,14 @@ class Model:
         """The shapes and the dtypes of the outputs, counts of rows included."""
         return dict(jax.eval_shape(self.apply, self.params, self.inputs))
 
-    def __call__(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, Array]:
+    def __call__(
+        self, *inputs: ArrayLike | Mapping[str, ArrayLike], **keywords: ArrayLike
+    ) -> dict[str, Array]:
         """Computes the outputs, jitted.
 
         Args:
           *inputs: arrays in the file's order, or one dict of them by name.
+          **keywords: the inputs by name, instead of a dict.
 
         Returns:
           The outputs by name, in the file's order; after them the counts of rows.
@@ -141,7 +164,10 @@ class Model:
             the field is its name. A 64-bit integer does not fit 32 bits, and x64 is off (code
             `value`). An output has more rows than its `nonzero_size` (code `sizes`).
         """
-        named = self._name(_one_or_all(inputs))
+        if inputs and keywords:
+            text = "Model: inputs are given by position and by keyword, expected one or the other"
+            raise SpecError(text, "option", next(iter(keywords)))
+        named = self._name(keywords or _one_or_all(inputs))
         values = {name: _narrowed(name, x) for name, x in named.items()}
         computed = self._compiled(self.params, _on_cpu(values))
         outputs = {name: computed[name] for name in (*self._file.outputs, *computed)}
