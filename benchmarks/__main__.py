@@ -1,16 +1,22 @@
 """Times dmlax against other libraries: a subcommand for every benchmark."""
 
 import argparse
+import os
+import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import jax
 from rich.console import Console
 
-from benchmarks import report
+import dmlax
+from benchmarks import report, stored
+from dmlax._cpu.allocator import VARIABLE
 
 BENCHMARKS = {  # modules of this package
     "layers": "CPU: convolutions, fully connected layers and chains against ONNX Runtime",
@@ -37,31 +43,56 @@ BENCHMARKS = {  # modules of this package
     "gpu_nonzero": "GPU: nonzero_coordinates against PyTorch",
     "gpu_sharding": "GPU: models and operators split over several GPUs",
 }
+_ON_AND_OFF = {  # timed with freed memory kept, and once more without
+    *("layers", "convolution", "models", "family", "few_rows", "element_wise", "nonzero", "sweep"),
+    *("directml", "overhead"),
+}
 _WIDTH = 200  # where the output is no terminal
 _HELP_WIDTH = 110
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a benchmark, print its tables, and write them to a file if asked."""
-    options = vars(_parse(sys.argv[1:] if arguments is None else arguments))
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = vars(_parse(arguments))
     name, path = options.pop("benchmark"), options.pop("json")
     if not name.startswith("gpu_") and jax.default_backend() != "cpu":
         raise SystemExit(f"{name}: it runs on a CPU; set JAX_PLATFORMS=cpu")
+    off: Mapping[str, Any] = {}
+    if name in _ON_AND_OFF and VARIABLE not in os.environ:
+        off = _measure_off(arguments)
+        os.environ[VARIABLE] = "1"  # in the processes that measure peaks of memory, too
+        dmlax.keep_freed_memory()
     produced = import_module(f"benchmarks.{name}").run(**options)
     if produced is None:  # it printed lines for a table to come
         return
-    reports = _show(produced)
+    reports = _show(produced, off)
     if not reports:
         raise SystemExit(f"nothing is named like {options['only']!r}")
     if path:
         report.write(path, reports)
 
 
-def _show(produced: Iterable[report.Report]) -> list[report.Report]:
+def _measure_off(arguments: Sequence[str]) -> dict[str, Any]:
+    """The reports by name, as another process measures them with the allocator as it is."""
+    print(f"first with {VARIABLE}=0", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "off.json")
+        command = [sys.executable, "-m", "benchmarks", *arguments, "--json", str(file)]
+        environment = os.environ | {VARIABLE: "0"}
+        done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL)
+        if done.returncode:
+            raise SystemExit(done.returncode)
+        return stored.read(file)
+
+
+def _show(produced: Iterable[report.Report], off: Mapping[str, Any]) -> list[report.Report]:
     """Print every report as soon as it is there, the machine first."""
     console = Console(width=None if Console().is_terminal else _WIDTH)
     reports: list[report.Report] = []
     for one in produced:
+        if off:
+            one.add_beside(off[one.name]["rows"], "off")
         if not reports:
             facts = (f"{name} {value}" for name, value in one.machine().items())
             console.print(", ".join(facts), soft_wrap=True)

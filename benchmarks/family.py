@@ -11,7 +11,7 @@ import numpy as np
 from onnx import helper
 
 import dmlax
-from benchmarks import onnx_peer, timing
+from benchmarks import onnx_peer
 from benchmarks.options import ONLY, REPEATS
 from benchmarks.report import Report, tracked
 from benchmarks.works import Work, measure
@@ -41,7 +41,6 @@ def run(only: str, repeats: int) -> Iterator[Report]:
     works = [work for work in _works() if re.search(only, work.operator)]
     if not works:
         return
-    timing.keep_freed_memory()
     report, _, overhead = onnx_peer.begin_report("family", repeats)
     for work in tracked(works, report.name):
         report.rows.append(measure(work, repeats, overhead))

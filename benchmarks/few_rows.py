@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import family, onnx_peer, timing
+from benchmarks import family, onnx_peer
 from benchmarks.options import ONLY, REPEATS
 from benchmarks.peaks import read_rate
 from benchmarks.report import Report, Row, tracked
@@ -31,7 +31,6 @@ def run(only: str, repeats: int) -> Iterator[Report]:
     works = [work for work in _works() if re.search(only, work[0].operator)]
     if not works:
         return
-    timing.keep_freed_memory()
     report, _, overhead = onnx_peer.begin_report("few_rows", repeats)
     for work, weights, moved in tracked(works, report.name):
         report.rows.append(_row(measure(work, repeats, overhead), weights, moved))

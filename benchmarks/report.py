@@ -23,6 +23,7 @@ from rich.table import Table
 from benchmarks import amx, stored
 from dmlax._cpu import library
 
+_FIGURE = re.compile(r"dmlax .*|auto us|(call )?us|(memory )?ratio|speed-up")
 _PACKAGES = ("dmlax", "jax", "jaxlib", "libtpu", "numpy", "onnxruntime", "torch")
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -71,6 +72,14 @@ class Report:
     def add_target(self, what: str, value: float, limit: float, at_least: bool = False) -> None:
         """Compare a value with its limit."""
         self.targets.append(Target(what, value, limit, at_least))
+
+    def add_beside(self, others: Sequence[Row], what: str) -> None:
+        """Put the figures of another run beside those of each row: columns keep their order."""
+        for row, other in zip(self.rows, others, strict=True):
+            for name in [*row]:
+                row[name] = row.pop(name)
+                if _FIGURE.fullmatch(name):
+                    row[f"{name} {what}"] = other[name]
 
     def machine(self) -> Row:
         """The machine and versions of the rows."""

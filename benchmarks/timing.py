@@ -1,6 +1,5 @@
 """Wall-clock times of functions that return only when their work is done."""
 
-import ctypes
 import statistics
 import time
 from collections.abc import Callable
@@ -17,7 +16,6 @@ APART = 6  # calls in one program that take no other call's result; XLA runs so 
 QUICK = 0.05  # milliseconds: quicker calls are timed several in a program
 _BURST = 0.004  # seconds: quick functions are called in bursts of about this long
 _MOST = 50  # calls in a burst
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 @dataclass(frozen=True)
@@ -69,17 +67,6 @@ class Pair:
         scale = {"ms": 1, "us": 1e3}[unit] / calls
         medians = {f"{peer} {unit}": scale * self.peer, f"{ours} {unit}": scale * self.ours}
         return {**medians, "ratio": self.ratio, "spread": self.spread}
-
-
-def keep_freed_memory() -> None:
-    """Have glibc keep freed memory, as ONNX Runtime's arena does.
-
-    Otherwise a tensor of some MiB costs page faults in some processes and none in others.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # of glibc
-        mallopt(_TRIM_THRESHOLD, 1 << 30)
-        mallopt(_MMAP_THRESHOLD, 1 << 25)
 
 
 def finish(function: Callable[..., T], *operands: object) -> T:

@@ -4,11 +4,12 @@ import platform
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import cases, chains, layers, timing, works
+from benchmarks import __main__, cases, chains, layers, report, stored, timing, works
 
 
 @pytest.mark.parametrize(("name", "count"), [("resnet50", 53), ("mobilenet_v2", 52)])
@@ -22,6 +23,34 @@ def test_every_convolution_of_a_chain_takes_the_result_of_its_source(name, count
             size = (given.size + 2 * given.padding - given.kernel) // given.stride + 1
             assert (given.out_channels, size) == (link.layer.in_channels, link.layer.size)
     assert sum(link.source is None for link in links) == (3 if name == "resnet50" else 1)
+
+
+def test_each_figure_has_that_without_kept_memory_beside_it(monkeypatch, tmp_path):
+    """The process measures again in another one, whose environment says so."""
+    kept = []
+
+    def run(repeats):
+        row = {"operator": "add", "call us": 1 + repeats, "ratio": 0.5, "spread": "0.4-0.6"}
+        yield report.Report("directml", [row])
+
+    def run_off(command, env, **options):
+        assert (env["DMLAX_KEEP_FREED_MEMORY"], kept) == ("0", [])
+        reports = [report.Report("directml", [{"operator": "add", "call us": 9.0, "ratio": 0.8}])]
+        report.write(Path(command[-1]), reports)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setenv("DMLAX_KEEP_FREED_MEMORY", "0")  # to be absent again after the test
+    monkeypatch.delenv("DMLAX_KEEP_FREED_MEMORY")
+    monkeypatch.setattr("benchmarks.directml.run", run)
+    monkeypatch.setattr(__main__.dmlax, "keep_freed_memory", lambda: kept.append(True))
+    monkeypatch.setattr(__main__.subprocess, "run", run_off)
+    __main__.main(["directml", "--json", str(tmp_path / "table.json")])
+    (row,) = stored.read(tmp_path / "table.json")["directml"]["rows"]
+    assert [*row.items()] == [
+        *(("operator", "add"), ("call us", 21.0), ("call us off", 9.0)),
+        *(("ratio", 0.5), ("ratio off", 0.8), ("spread", "0.4-0.6")),
+    ]
+    assert kept == [True]
 
 
 def test_a_work_whose_outputs_differ_is_not_timed():

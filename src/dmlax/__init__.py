@@ -13,6 +13,7 @@ from dmlax._convolution.api import convolution_integer, quantized_linear_convolu
 from dmlax._convolution.prepare import PreparedFilter, prepare_filter
 from dmlax._convolution_add.api import quantized_linear_convolution_add
 from dmlax._core.dispatch import Explanation
+from dmlax._cpu.allocator import keep_freed_memory
 from dmlax._dynamic_quantize.api import dynamic_quantize_linear
 from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
 from dmlax._explain import MachineExplanation, ProgramExplanation, explain
@@ -57,6 +58,7 @@ __all__ = [
     "element_wise_quantized_linear_multiply",
     "explain",
     "export",
+    "keep_freed_memory",
     "matrix_multiply_integer",
     "matrix_multiply_integer_to_float",
     "max_pooling",

@@ -3,12 +3,7 @@
 import ctypes
 import functools
 import os
-import platform
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import jax
 import jax.numpy as jnp
@@ -61,46 +56,6 @@ def test_the_reason_of_the_build_is_what_explain_says(fresh, monkeypatch, tmp_pa
     assert found.choices[0].why_not["native_cpu"] == why
 
 
-THREAD_THAT_FREES_A_HEAP = """
-    import ctypes, resource, threading
-    from dmlax._cpu import library
-
-    library.instruction_set()
-    allocator = ctypes.CDLL(None)
-    allocator.malloc.argtypes, allocator.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
-    allocator.free.argtypes = [ctypes.c_void_p]
-
-    def faults():
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        block = allocator.malloc(16 << 20)
-        ctypes.memset(block, 1, 16 << 20)
-        allocator.free(block)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-    def run():
-        for _ in range(3):
-            allocator.malloc(20 << 20)  # the thread's first heap of 64 MiB is full
-        faults()
-        print(max(faults() for _ in range(5)))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
-@pytest.mark.skipif(library.why_not("cpu") is not None, reason="the kernels are not built")
-@pytest.mark.parametrize("limits", [{}, {"MALLOC_TOP_PAD_": "131072"}], ids=str)
-def test_a_threads_results_keep_their_pages_unless_the_environment_sets_limits(limits):
-    """A block of 16 MiB has 4,096 pages."""
-    script = textwrap.dedent(THREAD_THAT_FREES_A_HEAP)
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=os.environ | limits, capture_output=True, check=True
-    )
-    assert (int(done.stdout) > 4000) == bool(limits)
-
-
 class Library:
     """A library's functions, which say this of it."""
 
@@ -110,7 +65,6 @@ class Library:
             setattr(self, f"dmlax_{name}", functools.partial(text.encode))
         for name in library.TARGETS:
             setattr(self, name.removesuffix("_v1"), name)
-        self.malloc, self.free = MagicMock(), MagicMock()
 
 
 @pytest.fixture
@@ -138,15 +92,6 @@ def test_every_kernel_of_a_library_is_registered(load):
     assert library.instruction_set() == "avx2"
     assert library.instruction_sets() == ("portable", "avx2")
     assert registered == [(name, name, "cpu") for name in library.TARGETS]
-
-
-def test_a_loaded_library_frees_one_block_by_which_glibc_keeps_pages(load):
-    loaded = Library(jaxlib.version.__version__)
-    load(loaded)
-    library.instruction_set()
-    ((size,), _) = loaded.malloc.call_args
-    assert (24 << 20) < size < (32 << 20) - 4096  # a page and the header are added
-    loaded.free.assert_called_once_with(loaded.malloc.return_value)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 import ctypes
 import functools
-import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import jax
@@ -12,6 +10,7 @@ import jaxlib.version
 
 import dmlax
 from dmlax._core import compat
+from dmlax._cpu import allocator
 
 # A handler that reads its operands, its attributes or prepared weights in another way gets the next
 # version, so that an export of the former one does not run.
@@ -35,9 +34,6 @@ TARGETS = (
     "dmlax_quantized_softmax_v1",
     "dmlax_block_product_v1",
 )
-_KEPT = (1 << 25) - (1 << 13)  # bytes: nearly the largest block by which glibc adapts
-_TOP_PAD, _THREADS_HEAP = -2, 1 << 26  # malloc.h; the bytes of a heap of glibc's threads
-_LIMITS = "top_pad", "trim_threshold", "mmap_threshold"  # of glibc, as its tunables name them
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason
 _OVERRIDE = "DMLAX_NATIVE_ISA"
@@ -82,12 +78,11 @@ def instruction_sets() -> tuple[str, ...]:
 @functools.cache
 def _loaded() -> tuple[str, str | None]:
     """The instruction set, and why there is none."""
+    allocator.keep_if_asked()
     try:
-        chosen = _load()
+        return _load(), None
     except _AbsentError as absent:
         return "", str(absent)
-    _keep_freed_pages()
-    return chosen, None
 
 
 def _load() -> str:
@@ -110,37 +105,6 @@ def _load() -> str:
     for name, function in targets.items():
         compat.register_kernel(name, function)
     return chosen
-
-
-def _keep_freed_pages() -> None:
-    """Has glibc keep the pages of freed results for the next ones.
-
-    glibc raises its limits when a process frees a large block. Freeing one block of almost 32 MiB,
-    which nobody touches, raises them as far as they go: smaller blocks come from the heap, and
-    glibc returns the end of the heap to the system once it has 64 MiB of free memory.
-
-    XLA's threads allocate from heaps of 64 MiB, and glibc unmaps a free one. If every heap is
-    padded to 64 MiB, glibc keeps it. The padding has addresses, but no memory until it is used.
-
-    Limits that the environment sets stay as they are, and other allocators ignore both calls.
-    """
-    if _sets_limits(os.environ):
-        return
-    allocator = ctypes.CDLL(None)
-    allocator.malloc.argtypes, allocator.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
-    allocator.free.argtypes, allocator.free.restype = [ctypes.c_void_p], None
-    allocator.free(allocator.malloc(_KEPT))
-    if hasattr(allocator, "mallopt"):  # glibc has it
-        allocator.mallopt(_TOP_PAD, _THREADS_HEAP)
-
-
-def _sets_limits(environment: Mapping[str, str]) -> bool:
-    """True if environment variables set one of glibc's limits."""
-    tunables = environment.get("GLIBC_TUNABLES", "")
-    return any(
-        f"MALLOC_{limit.upper()}_" in environment or f"glibc.malloc.{limit}=" in tunables
-        for limit in _LIMITS
-    )
 
 
 def _text(function: "ctypes._NamedFuncPointer") -> str:
