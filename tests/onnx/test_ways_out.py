@@ -170,7 +170,8 @@ def test_nodes_behind_a_failing_one_are_checked():
     net = Network()
     a = net.node("Det", "x")
     b = net.node("Spin", a, domain="my.domain")
-    c = net.node("Cast", b, to=TensorProto.DOUBLE)
+    wide = net.node("Cast", b, to=TensorProto.DOUBLE)
+    c = net.node("Exp", wide)
     d = net.node("Unknown", c, domain="my.domain")
     e = net.node("Relu", d)
     file = net.model({"x": (FLOAT, ["n", 3, 3])}, {e: (FLOAT, None)})
@@ -182,8 +183,9 @@ def test_nodes_behind_a_failing_one_are_checked():
             dmlax.onnx.load(file)
         texts.append(str(caught.value))
     assert "float64 on a device needs x64" not in texts[0]
-    assert f"not checked, as they need outputs of those: 2 nodes: node_{c}, node_{e}" in texts[0]
-    assert "Cast: float64 on a device needs x64" in texts[1]
+    names = f"node_{wide}, node_{c}, node_{e}"
+    assert f"not checked, as they need outputs of those: 3 nodes: {names}" in texts[0]
+    assert "Exp: float64 on a device needs x64" in texts[1]
     assert all(f"my.domain.{op}: is not known" in texts[1] for op in ("Spin", "Unknown"))
 
 

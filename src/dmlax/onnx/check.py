@@ -3,7 +3,7 @@
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -17,7 +17,15 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import NotComputedError, Options, Runner, Values, Watch, with_node
 from dmlax.onnx.graph import GIVEN, OWN, Graph, Node, operator_name
 from dmlax.onnx.operators import why_not
-from dmlax.onnx.operators.values import size_names, to_device, undecided, with_short_names
+from dmlax.onnx.operators.values import (
+    NEEDS_X64,
+    Float64,
+    has_x64,
+    size_names,
+    to_device,
+    undecided,
+    with_short_names,
+)
 from dmlax.onnx.protobuf import infer_types
 
 Structs: TypeAlias = Mapping[str, jax.ShapeDtypeStruct]
@@ -154,6 +162,13 @@ class _Watch(Watch):
         if self.avals.setdefault(id(graph), avals) != avals:
             self.avals[id(graph)] = {}
 
+    def end_outputs(self, graph: Graph, values: Mapping[str, Any]) -> None:
+        """Notes the nodes whose outputs JAX cannot return."""
+        for name, node in graph.producers.items():
+            if name in graph.outputs and isinstance(values[name], Float64):
+                error = UnsupportedError(f"its output {name!r}: {NEEDS_X64}")
+                self.fail(node, error, [], False)
+
     def facts(self) -> set[str]:
         """The facts that the failing nodes depend on; none if a node fails for another reason."""
         facts = [failure.fact for failure in self.failures.values()]
@@ -172,6 +187,8 @@ def _trace(graph: Graph, params: Structs, options: Options, inputs: Structs) -> 
 
     def compute(params: Values, inputs: Values) -> list[Array]:
         tensors = Runner(options, watch).evaluate(graph, {**params, **inputs})
+        if not watch.failures:
+            watch.end_outputs(graph, tensors)
         return [] if watch.failures else [to_device(tensors[name]) for name in graph.outputs]
 
     jax.eval_shape(compute, params, inputs)
@@ -250,11 +267,18 @@ def _one_error(graph: Graph, watch: _Watch) -> Exception:
     if all(isinstance(failure.error, ModelError) for failure in failures):
         return failures[0].error
     behind = [node for key, node in watch.skipped.items() if key not in watch.failures]
-    return UnsupportedError(_list(graph, failures, behind), "option", "model")
+    avals = watch.avals.get(id(graph), {}) if not has_x64() else {}
+    wide = {name for name, aval in avals.items() if aval.dtype == np.float64}
+    return UnsupportedError(_list(graph, failures, behind, wide), "option", "model")
 
 
-def _list(graph: Graph, failures: Sequence[_Failure], behind: Sequence[Node]) -> str:
-    """Groups nodes by type and reason; then those that need their outputs, and the ways out."""
+def _list(
+    graph: Graph, failures: Sequence[_Failure], behind: Sequence[Node], unusable: Set[str]
+) -> str:
+    """Groups nodes by type and reason; then those that need their outputs, and the ways out.
+
+    JAX has no dtype for the unusable tensors.
+    """
     groups: dict[str, list[str]] = {}
     for node, error, *_ in failures:
         reason = str(error).removeprefix(f"{node}: ")
@@ -265,18 +289,18 @@ def _list(graph: Graph, failures: Sequence[_Failure], behind: Sequence[Node]) ->
         lines.append(f"  not checked, as they need outputs of those: {text}")
     first = f"{_count(failures)} of the model cannot be computed:"
     others = [x for x in failures if getattr(x.error, "field", "") != "input_shapes"]
-    ways = [f"  {_ways_out(graph, others)}"] if others else []
+    ways = [f"  {_ways_out(graph, others, unusable)}"] if others else []
     return "\n".join([first, *lines, *ways])
 
 
-def _ways_out(graph: Graph, failures: Sequence[_Failure]) -> str:
+def _ways_out(graph: Graph, failures: Sequence[_Failure], unusable: Set[str]) -> str:
     """The options of `load` that help, with names of this file."""
     unknown = {name for failure in failures for name in failure.node.outputs}
     top = {id(node) for node in graph.nodes}
     for node in graph.nodes:
         if not unknown.isdisjoint(node.inputs):
             unknown.update(node.outputs)
-    unknown |= {*graph.inputs, *graph.constants, ""}
+    unknown |= {*graph.inputs, *graph.constants, *unusable, ""}
     inputs = (name for x in failures if id(x.node) in top for name in x.node.inputs)
     names = [name for name in dict.fromkeys(inputs) if name not in unknown][:4]
     types = [

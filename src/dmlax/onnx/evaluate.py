@@ -11,7 +11,7 @@ from dmlax._core.requantize import Arithmetic
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name
-from dmlax.onnx.operators import Context, find, why_not
+from dmlax.onnx.operators import Context, find, float64, why_not
 from dmlax.onnx.operators.nonzero import Counted
 from dmlax.onnx.operators.values import (
     DTYPES,
@@ -131,6 +131,7 @@ def call(node: Node, operands: list[Any], runner: Runner) -> tuple[Any, ...]:
     """Computes the outputs of one node."""
     if reason := why_not(node):
         raise UnsupportedError(reason)
+    operands, mark_float64 = float64.unwrap(node, operands)
     operands = [_take(node, i, operand) for i, operand in enumerate(operands)]
     if node.domain == GIVEN:
         outputs = _call_given(node, operands, runner.options)
@@ -142,7 +143,7 @@ def call(node: Node, operands: list[Any], runner: Runner) -> tuple[Any, ...]:
         keywords = {name: x for name, x in options_of_node.items() if name in row.attributes}
         with jax.named_scope(node.op):
             outputs = row.function(*operands, **keywords)
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    outputs = mark_float64(outputs if isinstance(outputs, tuple) else (outputs,))
     for output in outputs:
         expect_simple_sizes(output)
     return outputs

@@ -21,9 +21,11 @@ from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators import error_function
+from dmlax.onnx.operators.float64 import fits_float32
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
+    Float64,
     FloatSizes,
     as_known,
     by_channel,
@@ -31,6 +33,7 @@ from dmlax.onnx.operators.values import (
     device_dtype,
     expect_broadcast,
     expect_memory,
+    has_x64,
     is_known,
     to_device,
 )
@@ -235,7 +238,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @operator("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28, ignores=["round_mode"])
-def cast(x: Tensor, *, to: int, saturate: int = 1) -> Tensor:
+def cast(x: Tensor, *, to: int, saturate: int = 1) -> Any:
     """Converts to another dtype; floats are truncated towards zero."""
     if to not in DTYPES:
         raise UnsupportedError(f"its data type {to} is not known")
@@ -246,7 +249,10 @@ def cast(x: Tensor, *, to: int, saturate: int = 1) -> Tensor:
         return x if has_symbols else convert(x, dtype, bool(saturate))
     if has_symbols and dtype == np.float32:
         return x.view(FloatSizes)
-    return convert(to_device(x), device_dtype(dtype), bool(saturate))
+    x = to_device(x)
+    if dtype == np.float64 and not has_x64() and fits_float32(x):
+        return Float64(x.astype(np.float32))
+    return convert(x, device_dtype(dtype), bool(saturate))
 
 
 @operator("MatMul", 1, 9, 13)

@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -203,7 +203,7 @@ operator("Min", 6)(minimum)
 
 
 @operator("CastLike", 15, 19, 21, 23, 24, 25)
-def cast_like(x: Tensor, like: Parameter, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
+def cast_like(x: Tensor, like: Parameter, *, saturate: int = 1, round_mode: str = "up") -> Any:
     """Converts to the dtype of another tensor."""
     numbers = {dtype: number for number, dtype in DTYPES.items()}
     dtype = np.dtype(like.dtype)

@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeGuard, overload
 
@@ -24,7 +25,8 @@ Tensor = Array | np.ndarray
 """An operand; a constant of the file is one of the model's params."""
 
 
-def _has_x64() -> bool:
+def has_x64() -> bool:
+    """True if JAX has 64-bit types."""
     return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int64)
 
 
@@ -59,11 +61,34 @@ DTYPES = {  # ONNX's numbers
         26: "int2",
     }.items()
 }
-_FLOAT64 = "float64 on a device needs x64"
+NEEDS_X64 = 'float64 on a device needs x64: jax.config.update("jax_enable_x64", True)'
 
 
 class FloatSizes(np.ndarray):
     """Symbolic sizes that were converted to float32, for a Range."""
+
+
+@dataclass(frozen=True)
+class Float64:
+    """A tensor on the device that is float64 in the file, while JAX has no float64.
+
+    Attributes:
+      array: the float32 that each element is.
+      is_rounded: True if an element is no float32, and rounds to that of `array`.
+    """
+
+    array: Array
+    is_rounded: bool = False
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype in the file."""
+        return np.dtype(np.float64)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return self.array.shape
 
 
 def is_known(value: object) -> TypeGuard[np.ndarray]:
@@ -236,6 +261,8 @@ def to_device(value: Tensor) -> Array: ...
 def to_device(value: object) -> Any: ...
 def to_device(value: object) -> object:
     """Converts a known value to JAX; 64-bit integers must fit 32 bits unless x64 is on."""
+    if isinstance(value, Float64):
+        raise UnsupportedError(NEEDS_X64, "data_type", "data type")
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype == object:  # sizes, some of them symbolic
@@ -254,10 +281,10 @@ def on_host_or_device(x: Tensor) -> tuple[ModuleType, Tensor]:
 
 def narrow(array: np.ndarray) -> np.ndarray:
     """Narrows integers of 64 bits to JAX's width; refuses a value that does not fit."""
-    if _has_x64() or array.dtype not in (np.int64, np.uint64, np.float64):
+    if has_x64() or array.dtype not in (np.int64, np.uint64, np.float64):
         return array
     if array.dtype == np.float64:
-        raise UnsupportedError(_FLOAT64, "data_type", "data type")
+        raise UnsupportedError(NEEDS_X64, "data_type", "data type")
     dtype = np.dtype(np.int32 if array.dtype == np.int64 else np.uint32)
     limits = np.iinfo(dtype)
     if array.size and (array.min() < limits.min or array.max() > limits.max):
@@ -307,8 +334,8 @@ def by_channel(values: Tensor, rank: int) -> Array:
 def device_dtype(dtype: DTypeLike) -> np.dtype:
     """The dtype that JAX has for one of the file's: int32 for int64 unless x64 is on."""
     dtype = np.dtype(dtype)
-    if dtype == np.float64 and not _has_x64():
-        raise UnsupportedError(_FLOAT64, "data_type", "data type")
+    if dtype == np.float64 and not has_x64():
+        raise UnsupportedError(NEEDS_X64, "data_type", "data type")
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
 
 
