@@ -96,6 +96,57 @@ def on_cpu_at_once() -> Iterator[None]:
         yield
 
 
+def in_64_bits(function: Callable[[Any], Any], operands: Any) -> Any:
+    """Computes function(operands) as with x64 on, inside of any program.
+
+    JAX lowers and batches some operations with the setting of the moment, so a primitive holds the
+    program and sets it. The outputs have no tangents.
+    """
+    leaves, tree = jax.tree.flatten(operands)
+    with jax.enable_x64(True):
+        if not leaves:
+            return function(operands)
+        make = jax.make_jaxpr(lambda *x: function(jax.tree.unflatten(tree, x)), return_shape=True)
+        program, outputs = make(*leaves)
+    structure = jax.tree.structure(outputs)
+    return jax.tree.unflatten(structure, _wide.bind(*leaves, program=program))
+
+
+def _run_wide(*operands: Any, program: ClosedProgram) -> list[Array]:
+    with jax.enable_x64(True):
+        return function_of(program)(*operands)
+
+
+def _batch_wide(
+    operands: Sequence[Array], dims: Sequence[int | None], *, program: ClosedProgram
+) -> tuple[list[Array], Sequence[int]]:
+    mapped = jax.vmap(lambda x: function_of(program)(*x), in_axes=(tuple(dims),))
+    outputs = in_64_bits(mapped, tuple(operands))
+    return outputs, (0,) * len(outputs)
+
+
+def _jvp_wide(primals: Any, tangents: Any, *, program: ClosedProgram) -> Any:
+    outputs = _wide.bind(*primals, program=program)
+    return outputs, [ad.Zero.from_primal_value(x) for x in outputs]  # type: ignore[attr-defined]
+
+
+def _lower_wide(context: Context, *operands: Value, program: ClosedProgram) -> Any:
+    # The numbers of a program's symbolic sizes have the width of the setting outside.
+    is_symbolic = bool(context.module_context.shape_poly_state.dim_vars)
+    with contextlib.nullcontext() if is_symbolic else jax.enable_x64(True):
+        lower = mlir.lower_fun(functools.partial(_run_wide, program=program))
+        return lower(context, *operands)
+
+
+_wide = Primitive("dmlax_wide")
+_wide.multiple_results = True
+_wide.def_impl(_run_wide)
+_wide.def_abstract_eval(lambda *_, program: program.out_avals)
+batching.primitive_batchers[_wide] = _batch_wide
+ad.primitive_jvps[_wide] = _jvp_wide
+mlir.register_lowering(_wide, _lower_wide)
+
+
 def canonical_dtype(dtype: Any) -> Any:
     """The dtype an array has inside JAX: 64-bit ones narrow unless x64 is on."""
     if jnp.issubdtype(dtype, jax.dtypes.extended):

@@ -16,13 +16,12 @@ from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import NotComputedError, Options, Runner, Values, Watch, with_node
 from dmlax.onnx.graph import GIVEN, OWN, Graph, Node, operator_name
-from dmlax.onnx.operators import why_not
+from dmlax.onnx.operators import why_not, wide
 from dmlax.onnx.operators.values import (
     NEEDS_X64,
     Float64,
     has_x64,
     size_names,
-    to_device,
     undecided,
     with_short_names,
 )
@@ -189,7 +188,7 @@ def _trace(graph: Graph, params: Structs, options: Options, inputs: Structs) -> 
         tensors = Runner(options, watch).evaluate(graph, {**params, **inputs})
         if not watch.failures:
             watch.end_outputs(graph, tensors)
-        return [] if watch.failures else [to_device(tensors[name]) for name in graph.outputs]
+        return [] if watch.failures else [wide.output(tensors[name]) for name in graph.outputs]
 
     jax.eval_shape(compute, params, inputs)
     return watch

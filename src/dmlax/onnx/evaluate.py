@@ -1,5 +1,6 @@
 """Computes a graph node by node: known values on the host, others in JAX."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -11,7 +12,7 @@ from dmlax._core.requantize import Arithmetic
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name
-from dmlax.onnx.operators import Context, find, float64, why_not
+from dmlax.onnx.operators import Context, find, float64, why_not, wide
 from dmlax.onnx.operators.nonzero import Counted
 from dmlax.onnx.operators.values import (
     DTYPES,
@@ -71,7 +72,11 @@ class Runner:
     is_strict: bool = False  # True if errors are raised though there is a watch
 
     def evaluate(
-        self, graph: Graph, values: Values, guesses: set[str] | None = None
+        self,
+        graph: Graph,
+        values: Values,
+        guesses: set[str] | None = None,
+        ranges: wide.Ranges | None = None,
     ) -> dict[str, Any]:
         """Computes every tensor of a graph.
 
@@ -79,9 +84,13 @@ class Runner:
           graph: pruned to the outputs that are asked for.
           values: the inputs and the params by name, without the graph's constants.
           guesses: the names of values that are guesses.
+          ranges: gets the ranges of the tensors that have 64 bits in the file.
         """
         tensors: dict[str, Any] = {"": None, **graph.constants, **values}
+        dtypes = {name: x.dtype for name, x in graph.inputs.items()}
         guesses = set() if guesses is None else guesses
+        ranges = {} if ranges is None else ranges
+        ranges.update(wide.of_inputs(dtypes, values))
         for node in graph.nodes:
             if any(name not in tensors for name in node.inputs):
                 assert self.watch is not None  # without one every node is computed
@@ -90,7 +99,7 @@ class Runner:
             operands = [tensors[name] for name in node.inputs]
             is_guess = not guesses.isdisjoint(node.inputs)
             try:
-                outputs = call(node, operands, replace(self, guess=is_guess))
+                outputs = call(node, operands, replace(self, guess=is_guess), ranges)
                 _expect_outputs(node, outputs, graph)
                 tensors |= _named(node, outputs)
             except Exception as error:
@@ -106,13 +115,14 @@ class Runner:
 
     def run(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
         """Computes the outputs of a subgraph."""
-        values = dict(zip(graph.parameters, operands, strict=True))
-        tensors = self.evaluate(graph, values, {*values} if self.guess else set())
+        values, ranges = dict(zip(graph.parameters, operands, strict=True)), dict[str, wide.Range]()
+        tensors = self.evaluate(graph, values, {*values} if self.guess else set(), ranges)
         if any(name not in tensors for name in graph.outputs):
             raise NotComputedError
         if any(count_name(name) in tensors for node in graph.nodes for name in node.outputs):
             raise UnsupportedError("a subgraph has rows that are counted, and cannot return counts")
-        return [tensors[name] for name in graph.outputs]
+        outputs = ((tensors[name], ranges.get(name)) for name in graph.outputs)
+        return [x if is_known(x) else wide.widen(x, range_) for x, range_ in outputs]
 
     def known(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
         """Computes the outputs that depend on known operands alone; None for others."""
@@ -127,8 +137,8 @@ class Runner:
         return replace(self, is_strict=True)
 
 
-def call(node: Node, operands: list[Any], runner: Runner) -> tuple[Any, ...]:
-    """Computes the outputs of one node."""
+def call(node: Node, operands: list[Any], runner: Runner, ranges: wide.Ranges) -> tuple[Any, ...]:
+    """Computes the outputs of one node, and adds their ranges."""
     if reason := why_not(node):
         raise UnsupportedError(reason)
     operands, mark_float64 = float64.unwrap(node, operands)
@@ -142,7 +152,8 @@ def call(node: Node, operands: list[Any], runner: Runner) -> tuple[Any, ...]:
         options_of_node = {**node.attributes, **context._asdict()}
         keywords = {name: x for name, x in options_of_node.items() if name in row.attributes}
         with jax.named_scope(node.op):
-            outputs = row.function(*operands, **keywords)
+            function = functools.partial(row.function, **keywords)
+            outputs = wide.compute(node, function, operands, ranges)
     outputs = mark_float64(outputs if isinstance(outputs, tuple) else (outputs,))
     for output in outputs:
         expect_simple_sizes(output)

@@ -31,10 +31,17 @@ from dmlax.onnx.evaluate import (
     split_constants,
 )
 from dmlax.onnx.graph import Graph, Node, TensorType
-from dmlax.onnx.operators import why_no_pass
+from dmlax.onnx.operators import why_no_pass, wide
 from dmlax.onnx.operators.nonzero import COUNTED
 from dmlax.onnx.operators.packed import PackedIntegers
-from dmlax.onnx.operators.values import device_dtype, narrow, to_device, why_costly
+from dmlax.onnx.operators.values import (
+    NARROWED,
+    device_dtype,
+    fits,
+    narrow,
+    to_device,
+    why_costly,
+)
 from dmlax.onnx.passes import (
     PASSES_OF_SHAPES,
     each_pass,
@@ -157,18 +164,19 @@ class Model:
           **keywords: the inputs by name, instead of a dict.
 
         Returns:
-          The outputs by name, in the file's order; after them the counts of rows.
+          The outputs by name, in the file's order; after them the counts of rows. With x64 off
+          int64 outputs are int32 if it holds all their values, as `outputs` shows.
 
         Raises:
           SpecError: an input is missing, unknown, or of another dtype or shape than the file's;
-            the field is its name. A 64-bit integer does not fit 32 bits, and x64 is off (code
-            `value`). An output has more rows than its `nonzero_size` (code `sizes`).
+            the field is its name. An integer does not fit the input's dtype (code `value`). An
+            output has more rows than its `nonzero_size` (code `sizes`).
         """
         if inputs and keywords:
             text = "Model: inputs are given by position and by keyword, expected one or the other"
             raise SpecError(text, "option", next(iter(keywords)))
         named = self._name(keywords or _one_or_all(inputs))
-        values = {name: _narrowed(name, x) for name, x in named.items()}
+        values = {name: _narrowed(name, x, self._inputs[name]) for name, x in named.items()}
         computed = self._compiled(self.params, _on_cpu(values))
         outputs = {name: computed[name] for name in (*self._file.outputs, *computed)}
         self._check_counts(outputs)
@@ -187,7 +195,7 @@ class Model:
         Args:
           params: as `model.params`.
           inputs: an array, a tuple of them in the file's order, or a dict by name. `jax.jit` wraps
-            64-bit integers to 32 bits where x64 is off; `model(...)` refuses those that do not fit.
+            64-bit integers to 32 bits where x64 is off; `model(...)` keeps them.
           outputs: the names of any tensors of the file; default its outputs.
 
         Returns:
@@ -396,7 +404,7 @@ def _unpickle(data: bytes, operators: Mapping[str, Callable[..., Any]]) -> Model
 
 def _array_of(value: Param | np.ndarray) -> Array:
     """Returns a tensor on the device; unpacks a param of packed integers."""
-    array: Array = value.unpack() if isinstance(value, PackedIntegers) else to_device(value)
+    array: Array = value.unpack() if isinstance(value, PackedIntegers) else wide.output(value)
     return array
 
 
@@ -414,12 +422,12 @@ def _by_name(names: tuple[str, ...], inputs: object) -> dict[str, object]:
     return dict(zip(names, values, strict=True))
 
 
-def _narrowed(name: str, array: Any) -> Any:
+def _narrowed(name: str, array: Any, wanted: TensorType) -> Any:
     """Narrows integers that are known on the host, which `jax.jit` would wrap."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         return array
     try:
-        return narrow(array)
+        return _held(array, wanted)
     except UnsupportedError as error:
         raise SpecError(f"Model: {name}: {error}", "value", name) from None
 
@@ -454,6 +462,13 @@ def _read_array(value: Any) -> np.ndarray | Array:
         if not has_dlpack:  # NumPy lacks bfloat16, and reads no memory of a GPU
             raise
     return jnp.array(jax.dlpack.from_dlpack(value))
+
+
+def _held(array: np.ndarray, wanted: TensorType) -> np.ndarray | Array:
+    """Narrows integers that fit 32 bits; an input that has 64 in the file takes others, too."""
+    is_wide = wanted.dtype in NARROWED and not fits(array, NARROWED.get(array.dtype))
+    held: np.ndarray | Array = wide.widen(array) if is_wide else narrow(array)
+    return held
 
 
 def _struct(array: Any) -> jax.ShapeDtypeStruct:
@@ -531,7 +546,7 @@ def _checked(name: str, array: Array, wanted: TensorType) -> Array:
     if code is not None:
         text = f"is {np.dtype(array.dtype).name}[{','.join(map(str, shape))}], expected {wanted}"
         raise SpecError(f"Model: {name} {text}", code, name)
-    return to_device(array) if isinstance(array, np.ndarray) else array
+    return to_device(_held(array, wanted)) if isinstance(array, np.ndarray) else array
 
 
 def _count(nodes: Iterable[Node]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.evaluate import Runner, call
 from dmlax.onnx.graph import Node
 from dmlax.onnx.model import Model
+from dmlax.onnx.operators import wide
 from dmlax.onnx.operators.nonzero import Counted
 from dmlax.onnx.operators.table import Tensor
 from dmlax.onnx.operators.values import is_known, to_device
@@ -29,10 +30,11 @@ def run_nodes(
     graph = model._graph
     values: dict[str, Any] = {"": None, **graph.constants, **model.params}
     values |= {name: _on_device(tensors[name]) for name in graph.inputs}
+    ranges = wide.of_inputs({name: x.dtype for name, x in graph.inputs.items()}, values)
     for node in graph.nodes:
         if any(name not in values for name in node.inputs):
             continue
-        outputs = _call(model, node, [values[name] for name in node.inputs])
+        outputs = _call(model, node, [values[name] for name in node.inputs], ranges)
         for name, value in zip(node.outputs, outputs, strict=False):
             if not name:
                 continue
@@ -55,14 +57,16 @@ def _on_device(value: np.ndarray) -> Array | None:
     return array
 
 
-def _call(model: Model, node: Node, operands: Sequence[Any]) -> tuple[Tensor, ...]:
+def _call(
+    model: Model, node: Node, operands: Sequence[Any], ranges: wide.Ranges
+) -> tuple[Tensor, ...]:
     """Computes a node, jitted; values that are known before it runs stay known."""
     traced = {i: x for i, x in enumerate(operands) if x is not None and not is_known(x)}
     outputs: list[Tensor] = []
 
     def compute(traced: dict[int, Any]) -> list[Tensor | None]:
         values = [traced.get(i, x) for i, x in enumerate(operands)]
-        results = call(node, values, Runner(model._options))
+        results = call(node, values, Runner(model._options), ranges)
         outputs[:] = [x.rows if isinstance(x, Counted) else x for x in results]
         return [None if is_known(x) else x for x in outputs]
 

@@ -17,9 +17,10 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx import budget
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Graph
+from dmlax.onnx.operators import wide
 from dmlax.onnx.operators.nonzero import Counted
 from dmlax.onnx.operators.table import Parameter, Subgraphs, Tensor, operator
-from dmlax.onnx.operators.values import device_dtype, is_known, is_size, to_device
+from dmlax.onnx.operators.values import NARROWED, device_dtype, is_known, is_size, to_device
 
 _MOST_UNROLLED = 64  # iterations of a loop whose tensors change their shapes
 _MOST_NODES = 1 << 14  # that a loop of known values runs on the host
@@ -82,8 +83,8 @@ def _show(aval: Aval | Array) -> str:
 
 def _strong(x: Tensor) -> Array:
     """A tensor on the device, whose dtype is not weak."""
-    array = to_device(x)
-    return lax.convert_element_type(array, array.dtype)
+    array = wide.widen(x)
+    return array if array.dtype in NARROWED else lax.convert_element_type(array, array.dtype)
 
 
 def _expect_counts(
@@ -146,6 +147,7 @@ class _Loop(NamedTuple):
         self, run: Callable[..., list[Any]], index: Tensor, states: Sequence[Tensor]
     ) -> list[Any]:
         """The next condition, states, and elements of the scan outputs."""
+        index = index if is_known(index) else wide.widen(index, wide.INDICES)
         return run(self.body, [index, np.asarray(True), *states, *self.captured])
 
     def unroll(self, most: int | None, holds: bool, *, is_host: bool) -> tuple[Tensor, ...] | None:
@@ -237,7 +239,7 @@ class _Loop(NamedTuple):
                 raise UnsupportedError(f"{text} than {self.body.outputs[count + 1]!r} makes")
             start = jnp.zeros((), dtype)
             structs = jax.eval_shape(lambda states: self._step(start, states)[1], initial)
-            rows = [jnp.zeros((bound, *x.shape), x.dtype) for x in structs]
+            rows = [lax.full((bound, *x.shape), wide.zero(x.dtype)) for x in structs]
         limit = None if bound is None else jnp.asarray(bound, dtype)
 
         def goes_on(carry: _Carry) -> Array:
@@ -272,7 +274,7 @@ def _stack(rows: Sequence[Any]) -> Tensor:
         raise UnsupportedError("its scan output has elements of several shapes")
     if all(map(is_known, rows)):
         return np.stack(rows)
-    return jnp.stack([to_device(row) for row in rows])
+    return jnp.stack([wide.widen(row) for row in rows])
 
 
 def _expect_invariant(
@@ -309,7 +311,7 @@ def scan(
     axes = _options(scan_input_axes, num_scan_inputs, "scan_input_axes")
     flips = _options(scan_input_directions, num_scan_inputs, "scan_input_directions")
     sources = zip(operands[count:inputs], axes, strict=True)
-    slices = _flip([jnp.moveaxis(to_device(x), axis, 0) for x, axis in sources], flips)
+    slices = _flip([jnp.moveaxis(wide.widen(x), axis, 0) for x, axis in sources], flips)
     sizes = [str(x.shape[0]) for x in slices]
     if len({*sizes}) != 1:
         raise ModelError(f"its scan inputs have {', '.join(sizes)} slices")

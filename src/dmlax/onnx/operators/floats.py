@@ -92,7 +92,8 @@ def _integer_quotient(a: np.ndarray, b: np.ndarray) -> Any:
         return a // b
     if a.dtype.kind == "f":
         return a / b
-    return np.trunc(np.true_divide(a, b)).astype(a.dtype)
+    quotient = a // b
+    return quotient + ((quotient < 0) & (quotient * b != a))
 
 
 def _truncated_quotient(a: Array, b: Array) -> Array:

@@ -1,5 +1,8 @@
 """Outputs whose rows depend on values: they have a static size and a count."""
 
+from dataclasses import dataclass
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -17,12 +20,13 @@ COUNTED = ("Compress", "NonMaxSuppression", "NonZero")
 """The operators whose output has a count."""
 
 
+@jax.tree_util.register_dataclass
+@dataclass
 class Counted:
     """The rows of an output, and how many of them there are."""
 
-    def __init__(self, rows: Array, count: Array) -> None:
-        self.rows = rows
-        self.count = count
+    rows: Array
+    count: Array
 
 
 def expect_size(size: int | None) -> int:

@@ -43,8 +43,11 @@ def _mean(xp: ModuleType, x: Tensor, **options: Any) -> Any:
     """The mean; means of integers are truncated, as in ONNX Runtime."""
     if x.dtype == object or jnp.issubdtype(x.dtype, jnp.floating):
         return xp.mean(x, **options)
-    total = xp.sum(x, **options)
-    return xp.trunc(total / (x.size // max(total.size, 1))).astype(x.dtype)
+    total = xp.sum(x, **options).astype(x.dtype)
+    count = xp.asarray(max(x.size // max(total.size, 1), 1), x.dtype)
+    quotient = total // count
+    is_low = (quotient < 0) & (quotient * count != total)
+    return quotient + is_low.astype(x.dtype)
 
 
 class _Reduction(NamedTuple):

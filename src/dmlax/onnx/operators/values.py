@@ -62,6 +62,8 @@ DTYPES = {  # ONNX's numbers
     }.items()
 }
 NEEDS_X64 = 'float64 on a device needs x64: jax.config.update("jax_enable_x64", True)'
+NARROWED = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
+"""The dtypes on the device of integers that are 64 bits wide in a file, if they fit."""
 
 
 class FloatSizes(np.ndarray):
@@ -268,7 +270,7 @@ def to_device(value: object) -> object:
     if value.dtype == object:  # sizes, some of them symbolic
         sizes = jnp.stack([jnp.asarray(size) for size in value.ravel()]).reshape(value.shape)
         return sizes.astype(np.float32) if isinstance(value, FloatSizes) else sizes
-    return jnp.asarray(budget.compute_once(narrow, value))
+    return jnp.asarray(value if has_x64() else budget.compute_once(narrow, value))
 
 
 def on_host_or_device(x: Tensor) -> tuple[ModuleType, Tensor]:
@@ -281,18 +283,26 @@ def on_host_or_device(x: Tensor) -> tuple[ModuleType, Tensor]:
 
 def narrow(array: np.ndarray) -> np.ndarray:
     """Narrows integers of 64 bits to JAX's width; refuses a value that does not fit."""
-    if has_x64() or array.dtype not in (np.int64, np.uint64, np.float64):
+    if has_x64() or array.dtype not in (*NARROWED, np.float64):
         return array
     if array.dtype == np.float64:
         raise UnsupportedError(NEEDS_X64, "data_type", "data type")
-    dtype = np.dtype(np.int32 if array.dtype == np.int64 else np.uint32)
-    limits = np.iinfo(dtype)
-    if array.size and (array.min() < limits.min or array.max() > limits.max):
+    dtype = NARROWED[array.dtype]
+    if not fits(array, dtype):
+        limits = np.iinfo(dtype)
         misfit = array[(array < limits.min) | (array > limits.max)][0]
         text = f"the value {int(misfit)} does not fit {dtype.name}"
         raise UnsupportedError(f"{text}, and x64 is off", "value", "constant")
     expect_memory(dtype, array.size)
     return array.astype(dtype)
+
+
+def fits(array: np.ndarray, dtype: np.dtype | None) -> bool:
+    """True if a dtype of integers holds every element of an array, or is None."""
+    if dtype is None or not array.size:
+        return True
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= array.min() and array.max() <= limits.max)
 
 
 def as_known(value: object, dtype: DTypeLike) -> np.ndarray:
@@ -369,6 +379,8 @@ def convert(x: Tensor, dtype: np.dtype, saturate: bool = True) -> Tensor:
                 wide = wide + xp.where(abs(x - wide) >= 0.5, xp.sign(x), np.float32(0))
             x = xp.where(abs(wide) < 2.0**31, wide, np.float32(-(2.0**31)))
         return x.astype(np.int32).astype(dtype)
+    if is_float and dtype == np.int64:  # beyond it is the least integer, as on x86 processors
+        x = xp.where(abs(x) < x.dtype.type(2.0**63), x, x.dtype.type(-(2.0**63)))
     is_narrow = dtype.itemsize == 2 and jnp.issubdtype(dtype, np.floating)
     if is_narrow and not isinstance(x, np.ndarray):
         return ieee.narrow(x, dtype)

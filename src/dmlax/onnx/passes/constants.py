@@ -44,7 +44,7 @@ def _compute(node: Node, constants: Constants) -> dict[str, np.ndarray] | None:
     if any(name and name not in constants for name in node.inputs):
         return None
     try:
-        results = call(node, [constants.get(name) for name in node.inputs], _RUNNER)
+        results = call(node, [constants.get(name) for name in node.inputs], _RUNNER, {})
     except Exception:
         return None
     outputs = zip(node.outputs, map(np.asarray, results), strict=False)
