@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# JAX 0.10.2 on a CPU (0.12.0.1 too): the mean of an image depends on how many images are in the batch. XLA orders
+# a float32 sum by the shape of the whole array.
+. "$(dirname "$0")/environment.sh"
+install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
+python - <<'PY'
+import jax
+import numpy as np
+
+mean = jax.jit(lambda x: x.mean((2, 3)))
+x = np.random.default_rng(0).normal(size=(16, 64, 4, 4)).astype(np.float32)
+single = np.concatenate([np.asarray(mean(image[None])) for image in x])
+differ = int((np.asarray(mean(x)) != single).sum())
+print(f"{differ} of {single.size} means differ between a batch of 16 and 16 batches of 1")
+assert differ > 0
+PY

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# ONNX Runtime 1.32.0: `ReduceSum` of int64 adds in float64, although `Add` and `CumSum` of int64 are exact:
+# 2^59 + 7 and 5 sum to 2^59.
+. "$(dirname "$0")/environment.sh"
+install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
+python - <<'PY'
+import numpy as np
+import onnx
+import onnxruntime
+
+
+def run(text, feeds, optimize=True):
+    options = onnxruntime.SessionOptions()
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = onnx.parser.parse_model(text).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)[0]
+
+
+text = """<ir_version: 8, opset_import: ["": 13]>
+g (int64[2] x) => (int64 y) { y = ReduceSum <keepdims = 0> (x) }"""
+x = np.int64([2**59 + 7, 5])
+found, right = int(run(text, dict(x=x))), int(x.sum())
+print(f"ReduceSum {found}, right is {right}")
+assert (found, right) == (2**59, 2**59 + 12)
+PY

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# ONNX Runtime 1.32.0: `Slice` of [1, 2, 3] from -1 to INT_MAX by steps of -1 returns [3, 2, 1]. ONNX clamps
+# the end to the size for a positive step; for a negative one an end beyond the start selects nothing, which
+# its own reference evaluator returns, and ONNX Runtime's shape inference agrees with: it warns of the shape {3}.
+# The kernel takes INT_MAX for "to the first element".
+. "$(dirname "$0")/environment.sh"
+install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
+python - <<'PY'
+import numpy as np
+import onnx
+import onnxruntime
+
+
+def run(text, feeds, optimize=True):
+    options = onnxruntime.SessionOptions()
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = onnx.parser.parse_model(text).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)[0]
+
+
+from onnx.reference import ReferenceEvaluator
+
+text = """<ir_version: 8, opset_import: ["": 13]>
+g (float[3] x) => (float[k] y)
+<int64[1] s = {-1}, int64[1] e = {2147483647}, int64[1] axes = {0}, int64[1] steps = {-1}>
+{ y = Slice (x, s, e, axes, steps) }"""
+x = np.float32([1, 2, 3])
+found = run(text, dict(x=x)).tolist()
+(reference,) = ReferenceEvaluator(onnx.parser.parse_model(text)).run(None, dict(x=x))
+print(f"ONNX Runtime {found}, ONNX's reference evaluator {reference.tolist()}")
+assert (found, reference.tolist()) == ([3, 2, 1], [])
+PY
