@@ -9,7 +9,7 @@ import sys
 from differential.graphs import describe, draw
 from differential.judge import check_all
 
-BAD = ("wrong", "wrong bits", "refused", "raw")
+BAD = ("wrong", "wrong bits", "batch", "refused", "raw")
 _CHUNK = 25
 
 

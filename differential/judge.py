@@ -1,5 +1,6 @@
 """Compares dmlax with ONNX Runtime at two levels, and with what the file says in rationals."""
 
+import functools
 import traceback
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import onnx
 
 import dmlax.onnx
-from differential.graphs import draw
+from differential.graphs import Drawn, draw
 from differential.rationals import Real, Steps, evaluate
 from dmlax.onnx import peer
 
@@ -32,40 +33,120 @@ def check(seed: int) -> tuple[str, str]:
         skipped: ONNX Runtime runs the graph at no level.
         wrong: an output is not what the file says.
         wrong bits: it is, and so is ONNX Runtime's, which "float32" differs from.
+        batch: images at once have other bits than one by one.
         refused, raw: dmlax raises UnsupportedError, or anything else.
     """
-    model, inputs, noise = draw(seed)
-    peers = {}
-    for level, optimised in (("as the nodes say", False), ("extended", True)):
-        try:
-            found = peer.run(peer.start(model, optimised=optimised, threads=1), inputs)
-        except Exception as error:
-            found = str(error)
-        peers[level] = found
-    ran = [each for each in peers.values() if isinstance(each, dict)]
-    if not ran:
+    drawn = draw(seed)
+    model, inputs = drawn.model, drawn.inputs
+    peers = {
+        level: _peer(model, inputs, optimised=optimised)
+        for level, optimised in (("as the nodes say", False), ("extended", True))
+    }
+    if not any(peers.values()):
         return "skipped", ""
-    about = evaluate(model, inputs, noise, slack=1, whole_softmax=True)
-    trusted = not has_float_bias(model) and not has_double_pair(model)
     verdict = "right", ""
     for arithmetic in OURS:
-        said = evaluate(model, inputs, noise, whole_softmax=arithmetic == "float32")
         try:
-            loaded = dmlax.onnx.load(model, arithmetic=arithmetic)
-            ours = {name: np.asarray(x) for name, x in loaded(inputs).items()}
+            loaded = _load(drawn, arithmetic)
+            ours = _run(loaded, inputs)
+            is_open = not any(
+                isinstance(x.shape[0], int) for x in loaded.inputs.values() if x.shape
+            )
+            run = functools.partial(_run, loaded)
+            apart = _one_by_one(run, inputs) if drawn.has_batch and is_open else {}
         except dmlax.UnsupportedError as error:
             return "refused", f"{arithmetic}: {error}"
         except Exception:
             return "raw", f"{arithmetic}: {traceback.format_exc(limit=-4)}"
+        said, about = _meanings(drawn, arithmetic)
         for output in model.graph.output:
-            found = judge(
-                ours[output.name], output.name, arithmetic, said, about if trusted else None, peers
-            )
+            found = judge(ours[output.name], output.name, arithmetic, said, about, peers)
             if found[0] == "wrong":
                 return found
             if found[0] != "right":
                 verdict = found
+        why = _depends_on_batch(drawn, ours, apart, peers)
+        if why:
+            return "batch", f"{arithmetic} {why}"
     return verdict
+
+
+def _load(drawn: Drawn, arithmetic: str) -> dmlax.onnx.Model:
+    """Loads a graph, with static sizes where an open batch is refused."""
+    try:
+        return dmlax.onnx.load(drawn.model, arithmetic=arithmetic)
+    except dmlax.UnsupportedError as error:
+        if "input_shapes" not in str(error):
+            raise
+    shapes = {name: x.shape for name, x in drawn.inputs.items()}
+    return dmlax.onnx.load(drawn.model, arithmetic=arithmetic, input_shapes=shapes)
+
+
+def _peer(model: onnx.ModelProto, inputs: Any, *, optimised: bool) -> dict[str, np.ndarray]:
+    """The outputs of ONNX Runtime, none if it refuses the graph."""
+    try:
+        return peer.run(peer.start(model, optimised=optimised, threads=1), inputs)
+    except Exception:
+        return {}
+
+
+def _run(loaded: dmlax.onnx.Model, inputs: Any) -> dict[str, np.ndarray]:
+    return {name: np.asarray(x) for name, x in loaded(inputs).items()}
+
+
+def _meanings(drawn: Drawn, arithmetic: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What a file says, and how far ONNX Runtime may be from it; None if it changes the file."""
+    if drawn.is_wide:  # floats may be summed in any order
+        found = peer.run_every_tensor(drawn.model, drawn.inputs)
+        return {name: _around(x) for name, x in found.items()}, None
+    said = evaluate(*drawn[:3], whole_softmax=arithmetic == "float32")
+    if has_float_bias(drawn.model) or has_double_pair(drawn.model):
+        return said, None
+    return said, evaluate(*drawn[:3], slack=1, whole_softmax=True)
+
+
+def _around(x: np.ndarray) -> Any:
+    """Values within a hundredth of the largest."""
+    wide = x.astype(np.float64)
+    room = np.full(x.shape, np.abs(wide).max(initial=0) / 100 + (x.dtype.kind != "f"))
+    if x.dtype.kind == "f":
+        return Real(wide, room)
+    return Steps(x, wide - room, wide + room)
+
+
+def _one_by_one(run: Any, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs of all images of a batch, computed one by one; not scalars."""
+    count = len(next(iter(inputs.values())))
+    images = ({name: x[i : i + 1] for name, x in inputs.items()} for i in range(count))
+    first, *others = parts = [run(image) for image in images]
+    names = [name for name in first if np.ndim(first[name]) and all(name in x for x in others)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+
+def _depends_on_batch(drawn: Drawn, whole: Any, apart: Any, peers: Any) -> str:
+    """Names an output that depends on the batch; ONNX Runtime shows which may not."""
+    if not apart:
+        return ""
+    theirs = _one_by_one(functools.partial(_peer, drawn.model, optimised=False), drawn.inputs)
+    for name, ours in apart.items():
+        known = peers["as the nodes say"].get(name, np.empty(0))
+        if (
+            name not in theirs
+            or theirs[name].shape != known.shape
+            or ours.tobytes() == whole[name].tobytes()
+        ):
+            continue
+        if np.all(_near(theirs[name], known)):
+            differ = np.sum(ours != whole[name])
+            return f"{name}: {differ} of {ours.size} elements depend on the batch"
+    return ""
+
+
+def _near(a: np.ndarray, b: np.ndarray) -> Any:
+    """True for floats that are about equal, and integers that are at most a step apart."""
+    if a.dtype.kind in "iu" and a.dtype.itemsize < 4:
+        return np.abs(a.astype(int) - b) <= 1
+    return _equal(a, b)
 
 
 def has_float_bias(model: onnx.ModelProto) -> bool:
@@ -91,7 +172,7 @@ def judge(
     ours: np.ndarray, name: str, arithmetic: str, said: Any, about: Any, peers: Any
 ) -> tuple[str, str]:
     """Compares one output."""
-    theirs = {level: found[name] for level, found in peers.items() if isinstance(found, dict)}
+    theirs = {level: found[name] for level, found in peers.items() if found}
     meaning = said[name]
     dtypes = {x.dtype for x in theirs.values()} | (
         {meaning.value.dtype} if isinstance(meaning, Steps) else set()
@@ -99,6 +180,7 @@ def judge(
     shapes = {x.shape for x in theirs.values()} | {
         np.shape(meaning.value if isinstance(meaning, Real | Steps) else meaning)
     }
+    ours = ours.astype(np.int64) if np.dtype(np.int64) in dtypes else ours  # JAX's are narrower
     if {ours.dtype} != dtypes or {ours.shape} != shapes:
         return "wrong", f"{arithmetic} {name}: {ours.dtype}{ours.shape}, expected {dtypes}{shapes}"
     by_nodes, extended = theirs.get("as the nodes say"), theirs.get("extended")
@@ -123,11 +205,8 @@ def _describe(ours: np.ndarray, name: str, said: Any, theirs: Any) -> str:
 
 
 def _show(x: Any) -> str:
-    if isinstance(x, Steps):
-        x = x.value
-    if isinstance(x, Real):
-        x = x.value.astype(np.float64)
-    return str(np.asarray(x).ravel()[:24].tolist())
+    x = x.value if isinstance(x, Real | Steps) else x
+    return str(np.asarray(x).astype(np.float64).ravel()[:24].tolist())
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> Any:

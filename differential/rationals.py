@@ -1,14 +1,20 @@
 """Evaluates a QDQ file in rational numbers: quantizations round once, and nothing else rounds."""
 
-import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import helper, numpy_helper
 
+MICROSOFT = "com.microsoft"
+_OPTIONS = onnxruntime.SessionOptions()
+_OPTIONS.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+_OPTIONS.intra_op_num_threads = 1
+_OPTIONS.log_severity_level = 4
 FLOAT32 = Fraction(1, 1 << 19)  # the error of a chain's result, relative to its largest terms
 FLOAT16 = Fraction(1, 1 << 8)
 
@@ -57,8 +63,11 @@ def evaluate(
     for node in model.graph.node:
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         operands = [known[name] if name else None for name in node.input]
-        compute = _FUNCTIONS[node.op_type]
-        found = compute(operands, attributes, noise, opset)
+        sizes = [np.size(x[0] if isinstance(x, Real | Steps) else x) for x in operands]
+        if node.op_type not in _FUNCTIONS or 0 in sizes:
+            known |= _by_peer(node, operands, noise, opset)
+            continue
+        found = _FUNCTIONS[node.op_type](operands, attributes, noise, opset)
         if whole_softmax and node.op_type == "Softmax" and node.output[0] in scales:
             found = _with_whole_factor(found, known[scales[node.output[0]]])
         if node.op_type == "QuantizeLinear" and node.input[0] not in inputs:
@@ -86,6 +95,8 @@ def _along(parameter: Any, x: Any, attributes: Any) -> Any:
     if parameter.ndim == 0 or (parameter.size == 1):
         return parameter.reshape(())
     axis = attributes.get("axis", 1) % x.ndim
+    if size := attributes.get("block_size"):
+        return np.take(parameter, np.arange(x.shape[axis]) // size, axis)
     return parameter.reshape((1,) * axis + (-1,) + (1,) * (x.ndim - axis - 1))
 
 
@@ -126,17 +137,20 @@ def quantize(operands: Any, attributes: Any, noise: Any, opset: int) -> Steps:
 
 
 def _reals(operands: Any) -> list[Real]:
-    return [x if isinstance(x, Real) else real(np.asarray(x, np.float64)) for x in operands]
+    """The operands that are there."""
+    found = [x if isinstance(x, Real) else real(x) for x in operands if x is not None]
+    return [Real(*(np.asarray(each, object) for each in x)) for x in found]
 
 
 def _linear(function: Any) -> Any:
     """A sum of products of the first two operands, plus others; `function` is bilinear."""
 
     def compute(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
-        a, b, *rest = _reals(operands)
-        c = rest[0] if rest else real(np.zeros(()))
+        a, b, c, *_ = _reals([*operands, np.zeros(())])
         value = function(a.value, b.value, c.value, attributes)
         size = function(abs(a.value), abs(b.value), abs(c.value), attributes)
+        if any(x.error.any() for x in (a, b, c)):
+            noise = max(noise, FLOAT32)  # its operands are not exact
         error = (
             function(
                 abs(a.value) + a.error, abs(b.value) + b.error, abs(c.value) + c.error, attributes
@@ -148,26 +162,45 @@ def _linear(function: Any) -> Any:
     return compute
 
 
+def _patches(x: Any, kernel: Any, attributes: Any) -> tuple[Any, Any, Any]:
+    """Windows of the shape (images, channels, *places, *kernel).
+
+    Returns:
+      Their elements, 0 outside of x, which of them are inside, and which are inside of the padding.
+    """
+    rank = x.ndim - 2
+    strides, dilations = (attributes.get(each) or (1,) * rank for each in ("strides", "dilations"))
+    mode, pads = attributes.get("auto_pad", b"NOTSET"), attributes.get("pads", (0,) * 2 * rank)
+    inside, counted = np.ones((1,) * 2 * rank, bool), np.ones((1,) * 2 * rank, bool)
+    for axis, (stride, dilation, length) in enumerate(zip(strides, dilations, kernel, strict=True)):
+        size, reach = x.shape[2 + 2 * axis], dilation * (length - 1) + 1
+        low, high = pads[axis], pads[axis + rank]
+        if mode in (b"SAME_UPPER", b"SAME_LOWER"):
+            total = max((-(-size // stride) - 1) * stride + reach - size, 0)
+            low, high = total // 2, total - total // 2
+            low, high = (low, high) if mode == b"SAME_UPPER" else (high, low)
+        steps = Fraction(size + low + high - reach, stride)
+        count = (math.ceil(steps) if attributes.get("ceil_mode") else math.floor(steps)) + 1
+        if attributes.get("ceil_mode") and (count - 1) * stride >= size + low:
+            count -= 1
+        places = np.arange(count)[:, None] * stride - low + np.arange(length) * dilation
+        x = np.take(x, np.clip(places, 0, size - 1), 2 + 2 * axis)
+        shape = [1] * 2 * rank
+        shape[axis], shape[axis + rank] = places.shape
+        inside = inside & ((places >= 0) & (places < size)).reshape(shape)
+        counted = counted & (places < size + high).reshape(shape)
+    order = [0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 2 + 2 * rank, 2)]
+    return np.where(inside, x.transpose(order), Fraction(0)), inside, counted
+
+
 def _convolve(x: Any, w: Any, c: Any, attributes: Any) -> Any:
-    pads, strides = attributes.get("pads", (0,) * 4), attributes.get("strides", (1, 1))
-    group = attributes.get("group", 1)
-    padded = np.zeros(
-        (*x.shape[:2], x.shape[2] + pads[0] + pads[2], x.shape[3] + pads[1] + pads[3]), object
-    )
-    padded[:, :, pads[0] : pads[0] + x.shape[2], pads[1] : pads[1] + x.shape[3]] = x
-    filters, depth, kh, kw = w.shape
-    sizes = [(n - k) // s + 1 for n, k, s in zip(padded.shape[2:], (kh, kw), strides, strict=False)]
-    y = np.zeros((x.shape[0], filters, *sizes), object)
-    for f, i, j in itertools.product(range(filters), *map(range, sizes)):
-        start = f // (filters // group) * depth
-        window = padded[
-            :,
-            start : start + depth,
-            i * strides[0] : i * strides[0] + kh,
-            j * strides[1] : j * strides[1] + kw,
-        ]
-        y[:, f, i, j] = (window * w[f]).sum((1, 2, 3)) + (c.reshape(-1)[f] if np.ndim(c) else 0)
-    return y
+    group, rank = attributes.get("group", 1), w.ndim - 2
+    patches = _patches(x, w.shape[2:], attributes)[0]
+    each = zip(np.split(patches, group, 1), np.split(w, group), strict=True)
+    reduced = [1, *range(2 + rank, 2 + 2 * rank)], [1, *range(2, 2 + rank)]
+    parts = [np.tensordot(a, b, reduced) for a, b in each]
+    y = np.moveaxis(np.concatenate(parts, -1), -1, 1)
+    return y + (c.reshape(-1, *(1,) * rank) if np.ndim(c) else 0)
 
 
 def _gemm(a: Any, b: Any, c: Any, attributes: Any) -> Any:
@@ -177,184 +210,82 @@ def _gemm(a: Any, b: Any, c: Any, attributes: Any) -> Any:
     return alpha * np.matmul(a, b) + beta * c
 
 
-def _windows(x: Real, attributes: Any) -> Any:
-    """The output sizes, and each window as slices, without what lies outside."""
-    kernel, is_ceil = attributes["kernel_shape"], attributes.get("ceil_mode", 0)
-    pads, strides = attributes.get("pads", (0,) * 4), attributes.get("strides", (1, 1))
-    sizes = []
-    for axis, size in enumerate(x.value.shape[2:]):
-        steps = Fraction(size + pads[axis] + pads[axis + 2] - kernel[axis], strides[axis])
-        count = (math.ceil(steps) if is_ceil else math.floor(steps)) + 1
-        if is_ceil and (count - 1) * strides[axis] >= size + pads[axis]:
-            count -= 1
-        sizes.append(count)
-    found = {}
-    for place in itertools.product(*map(range, sizes)):
-        parts, counted = [], 1
-        for axis, size in enumerate(x.value.shape[2:]):
-            start = place[axis] * strides[axis] - pads[axis]
-            end = start + kernel[axis]
-            parts.append(slice(max(start, 0), min(end, size)))
-            counted *= min(end, size + pads[axis + 2]) - start
-        found[place] = parts, counted
-    return sizes, found
-
-
-def _pool(is_average: bool) -> Any:
-    def compute(operands: Any, attributes: Any, noise: Any, opset: int) -> Any:
-        x = operands[0] if isinstance(operands[0], Real) else _reals(operands)[0]
-        sizes, windows = _windows(x, attributes)
-        value, error = (np.zeros((*x.value.shape[:2], *sizes), object) for _ in range(2))
-        for (i, j), (parts, counted) in windows.items():
-            window, errors = (each[:, :, parts[0], parts[1]] for each in x)
-            if is_average:
-                inside = window.shape[2] * window.shape[3]
-                count = counted if attributes.get("count_include_pad") else inside
-                value[:, :, i, j] = window.sum((2, 3)) / Fraction(count)
-                size = abs(window).sum((2, 3)) / Fraction(count)
-                error[:, :, i, j] = errors.sum((2, 3)) / Fraction(count) + size * _of_count(
-                    noise, count
-                )
-            else:
-                value[:, :, i, j] = window.max((2, 3))
-                error[:, :, i, j] = errors.max((2, 3))
-        return Real(value, error)
-
-    return compute
-
-
-def global_average(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
+def _average(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
     (x,) = _reals(operands)
-    count = x.value.shape[2] * x.value.shape[3]
-    value, error, size = (
-        each.sum((2, 3), keepdims=True) / Fraction(count) for each in (*x, abs(x.value))
+    kernel = attributes.get("kernel_shape", x.value.shape[2:])  # global without one
+    axes = tuple(range(x.value.ndim, x.value.ndim + len(kernel)))
+    parts = [_patches(each, kernel, attributes) for each in (*x, abs(x.value))]
+    inside, counted = parts[0][1:]
+    which = counted if attributes.get("count_include_pad") else inside
+    counts = np.maximum(which.sum(tuple(range(len(kernel), 2 * len(kernel)))), 1)
+    value, error, size = (each.sum(axes) / counts.astype(object) for each, *_ in parts)
+    is_exact = counts & (counts - 1) == 0  # a quotient by a power of 2
+    return Real(value, error + size * np.where(is_exact, noise, max(noise, FLOAT32)))
+
+
+def run_node(
+    node: onnx.NodeProto, operands: Sequence[np.ndarray | None], opset: int
+) -> dict[str, Any]:
+    """The outputs of a node by their names; it raises if ONNX Runtime refuses the node."""
+    pairs = zip(node.input, operands, strict=True)
+    feeds = {name: np.asarray(x) for name, x in pairs if name and x is not None}
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for name, x in feeds.items()
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "node", inputs, outputs)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), _OPTIONS, ["CPUExecutionProvider"]
     )
-    return Real(value, error + size * _of_count(noise, count))
+    names = [x.name for x in outputs]
+    return dict(zip(names, session.run(names, feeds), strict=True))
 
 
-def _of_count(noise: Any, count: int) -> Any:
-    """The error of a quotient: that by a power of 2 has none."""
-    return noise if count & (count - 1) == 0 else max(noise, FLOAT32)
+def _by_peer(node: onnx.NodeProto, operands: Any, noise: Any, opset: int) -> dict[str, Any]:
+    """The outputs of a node that ONNX Runtime computes, near which other floats may be."""
+    reals = _reals(x for x in operands if isinstance(x, Real))
+    dtype = np.float16 if noise == FLOAT16 else np.float32
+    arrays = [np.asarray(x.value) if isinstance(x, Real | Steps) else x for x in operands]
+    arrays = [x if np.dtype(object) != getattr(x, "dtype", 0) else x.astype(dtype) for x in arrays]
+    try:
+        found = run_node(node, arrays, opset)
+    except Exception:  # a mixture of floats
+        arrays = [x.astype(np.float32) if x.dtype == np.float16 else x for x in arrays]
+        found = run_node(node, arrays, opset)
+    before = max((np.max(x.error, initial=0) for x in reals), default=0)
+    outputs: dict[str, Any] = {}
+    for name, y in found.items():
+        size = Fraction(float(np.abs(y).max(initial=0)))
+        gain, loss = _GAINS.get(node.op_type, (8, max(noise, FLOAT32)))
+        is_float = y.dtype.kind == "f"
+        error = before * gain + loss * size
+        error += bool(before) if node.op_type in _JUMPS else 0
+        outputs[name] = real(y.astype(np.float64), error) if is_float else y
+    return outputs
 
 
-def _function(function: Any, slope: int = 1, is_float: bool = True) -> Any:
-    def compute(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
-        (x, *_) = _reals(operands[:1])
-        value = np.asarray(
-            np.frompyfunc(lambda each: Fraction(function(each, attributes)), 1, 1)(x.value), object
-        )
-        error = x.error * slope + (
-            abs(value) * max(noise, FLOAT32) + Fraction(1, 1 << 30) if is_float else 0
-        )
-        return Real(value, error)
-
-    return compute
-
-
-def softmax(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
-    (x,) = _reals(operands)
-    array = x.value.astype(np.float64)
-    axis = attributes.get("axis", -1 if opset >= 13 else 1)
-    terms = np.exp(array - array.max(axis, keepdims=True))
-    value = real(terms / terms.sum(axis, keepdims=True)).value
-    return Real(
-        value, value * max(noise, FLOAT32) * 4 + x.error.max(initial=0) + Fraction(1, 1 << 30)
-    )
-
-
-def clip(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
-    (x,) = _reals(operands[:1])
-    value = x.value
-    for way, end in zip((np.maximum, np.minimum), operands[1:], strict=False):
-        value = value if end is None else way(value, Fraction(float(end)))
-    return Real(np.asarray(value, object), x.error)
-
-
-def _moved(function: Any) -> Any:
-    """Moves the values and their errors by one function."""
-
-    def compute(operands: Any, attributes: Any, noise: Any, opset: int) -> Any:
-        x, *rest = operands
-        if isinstance(x, Real | Steps):
-            return type(x)(*(function(np.asarray(each), attributes, *rest) for each in x))
-        return function(np.asarray(x), attributes, *rest)
-
-    return compute
-
-
-def _blocks(to_space: bool) -> Any:
-    def move(x: Any, attributes: Any) -> Any:
-        n, c, h, w = x.shape
-        b = attributes["blocksize"]
-        if to_space:
-            split = x.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2)
-            return split.reshape(n, c // b**2, h * b, w * b)
-        return (
-            x.reshape(n, c, h // b, b, w // b, b)
-            .transpose(0, 3, 5, 1, 2, 4)
-            .reshape(n, c * b**2, h // b, w // b)
-        )
-
-    return move
-
-
-def _slice(x: Any, attributes: Any, starts: Any, ends: Any, axes: Any) -> Any:
-    index = [slice(None)] * x.ndim
-    index[int(axes[0])] = slice(int(starts[0]), int(ends[0]))
-    return x[tuple(index)]
-
-
-def concatenate(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
-    parts = _reals(operands)
-    return Real(*(np.concatenate(each, attributes["axis"]) for each in zip(*parts, strict=True)))
-
-
-def where(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
-    a, b = _reals(operands[1:])
-    return Real(*(np.where(operands[0], x, y) for x, y in zip(a, b, strict=True)))
+_MOVES = """
+  Abs Cast Ceil Clip Concat DepthToSpace DequantizeLinear Dropout Expand Flatten Floor Gather
+  GatherElements GlobalMaxPool Hardmax Identity Max MaxPool Min Neg Pad QuantizeLinear ReduceMax
+  ReduceMin Relu Reshape Round Sign Slice SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze
+  Where
+"""
+_JUMPS = ("Ceil", "Floor", "Hardmax", "Round", "Sign", "ThresholdedRelu")
+_GAINS = dict.fromkeys(_MOVES.split(), (1, 0))  # by which errors grow, and the error of results
+_GAINS["Sub"] = 2, 0
 
 
 _FUNCTIONS: dict[str, Any] = {
     "DequantizeLinear": dequantize,
     "QuantizeLinear": quantize,
     "Add": _linear(lambda a, b, c, _: a + b),
-    "Sub": lambda operands, *rest: _subtract(operands, *rest),
     "Mul": _linear(lambda a, b, c, _: a * b),
     "MatMul": _linear(lambda a, b, c, _: np.matmul(a, b)),
     "Gemm": _linear(_gemm),
     "Conv": _linear(_convolve),
-    "Relu": _function(lambda x, _: max(x, 0), is_float=False),
-    "Clip": clip,
-    "Sigmoid": _function(lambda x, _: 1 / (1 + math.exp(-float(max(min(x, 700), -700))))),
-    "LeakyRelu": lambda operands, attributes, noise, opset: _function(
-        lambda x, given: x if x >= 0 else x * Fraction(float(np.float32(given["alpha"]))),
-        is_float=bool(noise),
-    )(operands, attributes, noise, opset),
-    "Softmax": softmax,
-    "MaxPool": _pool(False),
-    "AveragePool": _pool(True),
-    "GlobalAveragePool": global_average,
-    "Concat": concatenate,
-    "Where": where,
-    "Identity": _moved(lambda x, _: x),
-    "Transpose": _moved(lambda x, given: x.transpose(given["perm"])),
-    "Reshape": _moved(lambda x, _, shape: x.reshape(shape)),
-    "Flatten": _moved(lambda x, given: x.reshape(math.prod(x.shape[: given["axis"]]), -1)),
-    "Unsqueeze": _moved(lambda x, _, axes: np.expand_dims(x, tuple(axes))),
-    "Squeeze": _moved(lambda x, _, axes: np.squeeze(x, tuple(axes))),
-    "Slice": _moved(_slice),
-    "Gather": _moved(lambda x, given, places: np.take(x, places, given["axis"])),
-    "GatherElements": _moved(lambda x, given, places: np.take_along_axis(x, places, given["axis"])),
-    "Expand": _moved(
-        lambda x, _, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape)))
-    ),
-    "Tile": _moved(lambda x, _, repeats: np.tile(x, repeats)),
-    "Resize": _moved(lambda x, _, roi, scales: x.repeat(2, 2)),
-    "DepthToSpace": _moved(_blocks(True)),
-    "SpaceToDepth": _moved(_blocks(False)),
+    "AveragePool": _average,
+    "GlobalAveragePool": _average,
 }
-
-
-def _subtract(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
-    a, b = _reals(operands)
-    return _FUNCTIONS["Add"]([a, Real(-b.value, b.error)], attributes, noise, opset)
