@@ -79,9 +79,17 @@ def integers(drawer: Drawer, share: float = 1.0) -> Drawer:
     return draw
 
 
-def sizes(low: int, high: int) -> Drawer:
-    """A number for each spatial axis."""
-    return lambda m, x, given: m.rng.integers(low, high, x.ndim - 2).tolist()
+def _strides(m: Any, x: np.ndarray, given: Any) -> list[int]:
+    return m.rng.integers(1, 4, x.ndim - 2).tolist()
+
+
+def _kernel(m: Any, x: np.ndarray, given: Any) -> list[int]:
+    return [int(m.rng.integers(1, min(n, 3) + 1)) for n in x.shape[2:]]
+
+
+def _dilations(m: Any, x: np.ndarray, given: Any) -> list[int]:
+    pairs = zip(given["kernel_shape"], x.shape[2:], strict=True)
+    return [1 + int(2 * k - 1 <= n and m.chance(0.6)) for k, n in pairs]
 
 
 def _pads(m: Any, x: np.ndarray, given: Any) -> list[int] | None:
@@ -244,6 +252,8 @@ def _gemm(m: Any, x: np.ndarray, given: Any) -> tuple[str, ...]:
 
 
 def _matmul(m: Any, x: np.ndarray, given: Any) -> tuple[str, ...]:
+    if m.batch and x.ndim < 2:
+        raise ValueError("it would sum over the batch")
     columns = m.choose([(), (int(m.rng.integers(1, 5)),)]) if m.chance(0.2) else (3,)
     batch = x.shape[:-2] if m.chance(0.3) and columns and not m.batch else ()
     shape = (*batch, x.shape[-1], *columns)
@@ -274,9 +284,9 @@ def _dropout(m: Any, x: np.ndarray, given: Any) -> tuple[str, ...]:
 
 
 _ANY, _IMAGES, _FOUR = range(6), range(3, 6), range(4, 5)  # ranks
-_SHIFTS = {"strides": maybe(sizes(1, 4)), "auto_pad": pick(*[None] * 4, "SAME_UPPER", "SAME_LOWER")}
-_WINDOW = {"kernel_shape": sizes(1, 4), **_SHIFTS, "pads": maybe(_pads)}
-_DILATIONS = {"dilations": maybe(sizes(1, 3), 0.3)}
+_SHIFTS = {"strides": maybe(_strides), "auto_pad": pick(*[None] * 4, "SAME_UPPER", "SAME_LOWER")}
+_WINDOW = {"kernel_shape": _kernel, **_SHIFTS, "pads": maybe(_pads)}
+_DILATIONS = {"dilations": maybe(_dilations, 0.3)}
 _EPSILON = {"epsilon": pick(None, 1e-5, 1e-3, 0.5)}
 _KEEP = {"keepdims": pick(None, 0, 1)}
 _NOOP = {**_KEEP, "noop_with_empty_axes": pick(None, None, 0, 1)}
@@ -371,7 +381,10 @@ SUMS = (
     row("Div", _divisor, _ANY),
     row("Pow", lambda m, x, given: (m.constant(x.dtype.type(m.choose([2, 3, 1]))),), _ANY),
 )
-_FLIPS = {"transA": pick(None, None, 0, 1), "transB": pick(None, 0, 1)}
+_FLIPS = {
+    "transA": lambda m, x, given: m.choose([None, 0, 0 if m.batch else 1]),
+    "transB": pick(None, 0, 1),
+}
 _FACTORS = {
     "alpha": pick(None, None, None, 1.0, 2.0, 0.5, 1.5),
     "beta": pick(*[None] * 4, 1.0, 0.5),

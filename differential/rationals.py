@@ -72,7 +72,7 @@ def evaluate(
             found = _with_whole_factor(found, known[scales[node.output[0]]])
         if node.op_type == "QuantizeLinear" and node.input[0] not in inputs:
             found = _widen(found, slack)
-        known[node.output[0]] = found
+        known[node.output[0]] = type(found)(*map(np.asarray, found))  # scalars as well
     return known
 
 
