@@ -37,7 +37,7 @@ class Steps(NamedTuple):
 def real(array: Any, error: Any = 0) -> Real:
     value = np.frompyfunc(Fraction, 1, 1)(np.asarray(array, object))
     value = np.asarray(value, object)
-    return Real(value, np.zeros(value.shape, object) + error)
+    return Real(value, np.asarray(np.zeros(value.shape, object) + error, object))
 
 
 def evaluate(
