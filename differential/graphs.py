@@ -7,27 +7,21 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from differential.operators import FAMILIES, OF_FLOATS, PATTERNS, Row
+from differential.operators import FAMILIES, PATTERNS, Row
 from differential.rationals import FLOAT16, FLOAT32, MICROSOFT, run_node
 
 TYPE = helper.np_dtype_to_tensor_dtype
-SHAPES: tuple[tuple[int, ...], ...] = (
-    *(
-        (2, 3),
-        (3, 4),
-        (1, 2, 4, 4),
-        (2, 3, 3, 5),
-        (2, 2, 3),
-        (1, 4, 2, 2),
-        (2, 4, 5),
-        (2, 2, 2, 2, 3),
+_SMALL = ((2, 3), (3, 4), (1, 2, 4, 4), (2, 3, 3, 5), (2, 2, 3), (1, 4, 2, 2), (2, 4, 5))
+SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {  # of sums behind a batch
+    "small": (*_SMALL, *_SMALL, (2, 2, 2, 2, 3), (1, 2, 7), (5,), (), (0, 3), (0, 2, 4, 4)),
+    "sums": (
+        *((64, 4, 4), (33,), (7, 33), (16, 65), (3, 130), (8, 7, 7), (1000,), (12, 9, 10)),
+        (6, 40),
     ),
-    *((2, 3), (3, 4), (1, 2, 4, 4), (2, 3, 3, 5), (2, 2, 3), (1, 4, 2, 2), (1, 2, 7), (5,), ()),
-    *((0, 3), (0, 2, 4, 4), (1, 1, 1, 1)),
-)
-ROWS = ((64, 4, 4), (33,), (7, 33), (16, 65), (3, 130), (8, 7, 7), (1000,), (12, 9, 10), (6, 40))
+    "bytes": ((1, 8, 24, 20), (2, 4, 15, 17), (64, 40), (3, 16, 33), (1, 3, 32, 32)),
+}
 BYTES = ("uint8", "int8", "uint16", "int16")
-_MOST, _MOST_WIDE = 400, 1 << 15  # elements of a tensor
+_MOST = {"small": 400, "sums": 1 << 15, "bytes": 1 << 14}  # elements of a tensor
 
 
 class Drawn(NamedTuple):
@@ -35,14 +29,15 @@ class Drawn(NamedTuple):
 
     Attributes:
       has_batch: True if the first axis of every input is a batch, and of no floats a product is.
-      is_wide: True for tensors that are too large for rationals.
+      size: "small", or for tensors that are too large for rationals "sums" of many floats, or
+        "bytes", of which ONNX Runtime makes quantized operators.
     """
 
     model: onnx.ModelProto
     inputs: dict[str, np.ndarray]
     noise: Any
     has_batch: bool
-    is_wide: bool
+    size: str
 
 
 class Refused(Exception):
@@ -54,11 +49,12 @@ class Maker:
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self.is_wide = self.chance(0.15)
-        self.is_exact = not self.is_wide and self.chance(0.75)  # scales are powers of 2
-        self.batch = self.choose([2, 3, 5, 8]) if self.is_wide or self.chance(0.35) else 0
+        self.size = str(self.rng.choice(["small", "sums", "bytes"], p=[0.78, 0.12, 0.1]))
+        self.is_exact = self.size == "small" and self.chance(0.75)  # scales are powers of 2
+        has_batch = self.size == "sums" or (self.size == "small" and self.chance(0.35))
+        self.batch = self.choose([2, 3, 5, 8]) if has_batch else 0
         self.opset = int(self.rng.integers(13, 26))
-        self.main = np.dtype(self.choose(["uint8", "uint8", "int8", "int8", "uint16", "int16"]))
+        self.main = np.dtype(self.choose(BYTES[: 2 if self.size == "bytes" else 4] + BYTES[:2]))
         self.half = self.opset >= 19 and self.chance(0.06)
         self.is_exact &= not self.half
         self.nodes: list[onnx.NodeProto] = []
@@ -117,7 +113,7 @@ class Maker:
             raise Refused from error
         sizes = [x.size for x in found.values()]
         floats = [x for x in found.values() if x.dtype.kind == "f"]
-        if max(sizes) > (_MOST_WIDE if self.is_wide else _MOST):
+        if max(sizes) > _MOST[self.size]:
             raise Refused
         if not all(np.isfinite(x).all() and np.abs(x).max(initial=0) < 1e6 for x in floats):
             raise Refused
@@ -329,7 +325,7 @@ class Maker:
     def step(self, x: str) -> str:
         """The output of a random node of x, or of several; x if it was not floats."""
         self.current, kind = x, self.rng.random()
-        families = OF_FLOATS if self.is_wide else FAMILIES
+        families = FAMILIES[self.size]
         rank = self.known[x].ndim
         for family, share in families:
             kind -= share
@@ -350,11 +346,10 @@ class Maker:
         return self.node("Identity", x)
 
     def model(self) -> onnx.ModelProto:
-        count = 1 if self.chance(0.55) else int(self.rng.integers(2, 5))
-        rows = self.choose(ROWS if self.is_wide else [s for s in SHAPES if s and s[0]])
-        first = (
-            (self.batch, *rows[0 if self.is_wide else 1 :]) if self.batch else self.choose(SHAPES)
-        )
+        count = 1 if self.size == "bytes" or self.chance(0.55) else int(self.rng.integers(2, 5))
+        first = self.choose(SHAPES[self.size])
+        if self.batch:
+            first = (self.batch, *(first[1:] if self.size == "small" else first))
         floats = [self.source(first, is_first=True)]
         for _ in range(count):
             x = floats[-1] if self.chance(0.85) else self.choose(floats)
@@ -366,7 +361,7 @@ class Maker:
                 dtype, parameters = self.kept_parameters() if self.chance(0.4) else (None, None)
                 name = self.quantize(y, dtype, parameters)
                 readers = 2 if self.chance(0.1) else 1
-                for _ in range(readers if self.chance(0.85) else 0):
+                for _ in range(readers if self.chance(0.85) and self.size != "bytes" else 0):
                     own = None if self.chance(0.1) else self.quantized[name][1]
                     floats.append(self.dequantize(name, own))
         made = [name for node in self.nodes for name in node.output]
@@ -411,7 +406,7 @@ def draw(seed: int) -> Drawn:
     floats = {"DynamicQuantizeLinear"} if maker.is_exact else _OF_ROWS
     is_free = floats.isdisjoint(node.op_type for node in model.graph.node)
     has_batch = bool(maker.batch) and is_free and "unused" not in maker.inputs
-    return Drawn(model, maker.inputs, noise, has_batch, maker.is_wide)
+    return Drawn(model, maker.inputs, noise, has_batch, maker.size)
 
 
 def describe(model: onnx.ModelProto) -> str:

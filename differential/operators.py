@@ -483,13 +483,21 @@ PATTERNS = (  # the functions and the ranks that they take
     (_attention, range(2, 5)),
     (_class_token, range(3, 4)),
 )
-FAMILIES = (  # and their shares of the steps; the rest are patterns
-    (MOVES, 0.26),
-    (POOLS, 0.12),
-    (REDUCTIONS, 0.12),
-    (NORMS, 0.1),
-    (FUNCTIONS, 0.1),
-    (SUMS, 0.11),
-    (PRODUCTS, 0.15),
+FUSED = (
+    row("AveragePool", ranks=_IMAGES, **_POOL, **_COUNTED),
+    row("GlobalAveragePool", ranks=_IMAGES),
+    row("Sigmoid Relu", ranks=_ANY),
+    row("LeakyRelu", ranks=_ANY, **_ALPHA),
+    row("Softmax", axis=axis),
+    row("Concat", _joined, mixes=True, axis=axis),
+    *[row("Add Mul", lambda m, x, given: (m.other(x),), _ANY, mixes=True)] * 3,
+    *PRODUCTS,
 )
-OF_FLOATS = ((POOLS, 0.3), (REDUCTIONS, 0.4), (NORMS, 0.3))  # of which many elements are drawn
+FAMILIES = {  # by the size of graphs, and their shares of the steps; the rest are patterns
+    "small": (
+        *((MOVES, 0.26), (POOLS, 0.12), (REDUCTIONS, 0.12), (NORMS, 0.1), (FUNCTIONS, 0.1)),
+        *((SUMS, 0.11), (PRODUCTS, 0.15)),
+    ),
+    "sums": ((POOLS, 0.3), (REDUCTIONS, 0.4), (NORMS, 0.3)),
+    "bytes": ((FUSED, 0.9), (MOVES, 0.1)),
+}
