@@ -491,7 +491,7 @@ FUSED = (
     row("Softmax", axis=axis),
     row("Concat", _joined, mixes=True, axis=axis),
     *[row("Add Mul", lambda m, x, given: (m.other(x),), _ANY, mixes=True)] * 3,
-    *PRODUCTS,
+    *(each for each in PRODUCTS if each.ops != "ConvTranspose"),
 )
 FAMILIES = {  # by the size of graphs, and their shares of the steps; the rest are patterns
     "small": (
