@@ -295,8 +295,9 @@ class Maker:
     def other(self, x: np.ndarray, shape: Sequence[int] | None = None) -> str:
         """Another operand for an operator: of a shape, or of one that broadcasts with x."""
         if shape is None:
-            ones = [x.shape[-1:], (1,) * x.ndim, (), (1, *x.shape)]
-            ones += [] if self.batch else [(2, *x.shape), (*x.shape[:1], *(1,) * (x.ndim - 1))]
+            ones = [x.shape[-1:], (1,) * x.ndim, ()]
+            more = [(1, *x.shape), (2, *x.shape), (*x.shape[:1], *(1,) * (x.ndim - 1))]
+            ones += [] if self.batch else more
             shape = x.shape if self.chance(0.65) else self.choose(ones)
         same = [
             name

@@ -179,6 +179,12 @@ def _resize_axes(m: Any, x: np.ndarray, given: Any) -> list[int] | None:
     return m.choose([[i - x.ndim for i in range(2, x.ndim)], list(range(2, x.ndim)), [2]])
 
 
+def _policy(m: Any, x: np.ndarray, given: Any) -> str | None:
+    """None beside negative axes: there ONNX Runtime 1.32 leaves the size as it is."""
+    kinds = ("not_larger", "not_smaller", "stretch")
+    return None if min(given.get("axes", (0,))) < 0 else m.choose([None, None, *kinds])
+
+
 def _pad(m: Any, x: np.ndarray, given: Any) -> tuple[str, ...]:
     first = m.first_axis(x)
     chosen = axes(m, x, given) if m.opset >= 18 and m.chance(0.3) else None
@@ -303,7 +309,7 @@ _RESIZE = {
     "extrapolation_value": pick(None, 0.0, 1.5, -2.0),
     "antialias": since(18, pick(None, 0, 1)),
     "axes": since(18, maybe(_resize_axes)),
-    "keep_aspect_ratio_policy": since(18, pick(None, None, "not_larger", "not_smaller", "stretch")),
+    "keep_aspect_ratio_policy": since(18, _policy),
 }
 _ALPHA = {"alpha": pick(None, 0.25, 0.1, 1.5, 0.0, -0.5)}
 
