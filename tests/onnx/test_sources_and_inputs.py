@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dmlax
 import dmlax.onnx
+from dmlax.onnx import peer
 
 FLOAT = TensorProto.FLOAT
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -186,3 +187,44 @@ def test_other_static_sizes():
         dmlax.onnx.load(proto(), input_shapes={"x": ["n", 4]})
     model = dmlax.onnx.load(proto(op="Neg"), input_shapes={"x": ["n", 4]})
     np.testing.assert_array_equal(model(np.ones((1, 4), np.float32))["y"], [[-1] * 4])
+
+
+def with_defaults():
+    """A product, a sum and a shape, whose constants are inputs too."""
+    nodes = [
+        helper.make_node("Mul", ["x", "factor"], ["p"]),
+        helper.make_node("Add", ["p", "w"], ["s"]),
+        helper.make_node("Reshape", ["s", "sizes"], ["y"]),
+    ]
+    types = {"x": (FLOAT, ["n", 3]), "factor": (FLOAT, []), "w": (FLOAT, [3])}
+    types["sizes"] = (TensorProto.INT64, [2])
+    inputs = [helper.make_tensor_value_info(name, *type_) for name, type_ in types.items()]
+    constants = {"factor": np.float32(2), "w": np.float32([1, 2, 3]), "sizes": np.int64([-1, 1])}
+    weights = [numpy_helper.from_array(np.asarray(x), name) for name, x in constants.items()]
+    outputs = [helper.make_empty_tensor_value_info("y")]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"w": np.float32([5, 6, 7])}, {"factor": np.asarray(np.float32(3))}]
+)
+def test_inputs_that_have_a_constant(given):
+    file = with_defaults()
+    (wanted,) = peer.start(file).run(["y"], {"x": X, **given})
+    model = dmlax.onnx.load(file)
+    assert list(model.inputs) == ["x"]
+    for each in (model, pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(each({"x": X, **given})["y"], wanted)
+    found = jax.jit(model.apply)(model.params, {"x": X, **given})
+    np.testing.assert_array_equal(found["y"], wanted)
+    assert len(model.export({"x": X, **given}).in_tree.children()[0].children()) == 2
+    assert "Mul" in model.explain({"x": X, **given}).after
+
+
+def test_a_constant_of_which_shapes_depend_stays():
+    model = dmlax.onnx.load(with_defaults())
+    with pytest.raises(dmlax.UnsupportedError, match="its shape, 'sizes', depends on values"):
+        model({"x": X, "sizes": np.int64([1, -1])})
+    with pytest.raises(dmlax.SpecError, match=r"w is float32\[2\], expected float32\[3\]"):
+        model({"x": X, "w": np.ones(2, np.float32)})

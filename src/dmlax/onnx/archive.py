@@ -74,15 +74,21 @@ def needed_operators(graph: Graph, options: Options) -> list[str]:
 
 def _describe_file(graph: Graph, options: Options) -> Object:
     operators = needed_operators(graph, options)
+    defaults = {name: x for name, x in graph.defaults.items() if name in graph.constants}
     needs_new = bool(operators) or any(node.graphs for node in graph.nodes)
     return {
         "version": VERSION if needs_new else 1,
         "arithmetic": options.arithmetic,
         "nonzero_size": options.nonzero_size,
         **({"operators": operators} if operators else {}),
-        "inputs": {name: [x.dtype.name, x.shape] for name, x in graph.inputs.items()},
+        "inputs": _describe_types(graph.inputs),
+        **({"defaults": _describe_types(defaults)} if defaults else {}),
         **{key: getattr(graph, key) for key in _OF_GRAPH},
     }
+
+
+def _describe_types(types: Mapping[str, TensorType]) -> Object:
+    return {name: [x.dtype.name, x.shape] for name, x in types.items()}
 
 
 def _describe(value: object) -> Object:
@@ -132,8 +138,14 @@ class _Reader:
         data = _check(json.loads(self._open(_GRAPH, _OBJECT_BYTES).read()), dict, "the graph")
         version = data.get("version")
         expect(version in (1, VERSION), f"the file's version is {version}, expected 1 or {VERSION}")
-        inputs = {name: _input(name, entry) for name, entry in _get(data, "inputs", dict).items()}
-        return self._graph(data, inputs), _options(data)
+        given = _get({"defaults": {}, **data}, "defaults", dict)
+        inputs, defaults = (
+            {name: _input(name, entry) for name, entry in entries.items()}
+            for entries in (_get(data, "inputs", dict), given)
+        )
+        graph = self._graph(data, inputs).replace(defaults=defaults)
+        expect(defaults.keys() <= graph.constants.keys(), "a default is no constant")
+        return graph, _options(data)
 
     def _graph(self, data: Object, inputs: Mapping[str, TensorType], depth: int = 0) -> Graph:
         """Decodes a graph; a subgraph has parameters and no inputs."""

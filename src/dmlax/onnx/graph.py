@@ -133,6 +133,7 @@ class Graph:
     Attributes:
       parameters: the tensors that a node passes to its subgraph, which has no `inputs`.
       types: the types that the file declares for tensors.
+      defaults: the inputs that have a constant, which a call may replace.
     """
 
     nodes: tuple[Node, ...]
@@ -141,10 +142,21 @@ class Graph:
     constants: Constants
     parameters: tuple[str, ...] = ()
     types: Mapping[str, TensorType] = field(default_factory=dict)
+    defaults: Mapping[str, TensorType] = field(default_factory=dict)
 
     def replace(self, **changes: Any) -> "Graph":
         """Returns a copy with other fields."""
         return dataclasses.replace(self, **changes)
+
+    def give_defaults(self, names: Iterable[str]) -> "Graph":
+        """Returns a copy of which these constants are inputs."""
+        given = {name: self.defaults[name] for name in names}
+        constants, defaults = (
+            {name: x for name, x in tensors.items() if name not in given}
+            for tensors in (self.constants, self.defaults)
+        )
+        inputs = {**self.inputs, **given}
+        return self.replace(inputs=inputs, constants=constants, defaults=defaults)
 
     @functools.cached_property
     def producers(self) -> dict[str, Node]:

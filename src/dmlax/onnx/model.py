@@ -135,6 +135,7 @@ class Model:
         self._file, self._saved = lifted.map_graphs(share), graph.map_graphs(share)
         self._compiled = CompiledModel(self.apply, self.params)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
+        self._with_defaults = functools.lru_cache(maxsize=4)(self._make_with_defaults)
 
     def _check(self, graph: Graph) -> AvalsOfGraphs:
         """Traces every node; the sizes of inputs get the constraints that nodes depend on."""
@@ -175,7 +176,10 @@ class Model:
         if inputs and keywords:
             text = "Model: inputs are given by position and by keyword, expected one or the other"
             raise SpecError(text, "option", next(iter(keywords)))
-        named = self._name(keywords or _one_or_all(inputs))
+        given: Any = keywords or _one_or_all(inputs)
+        if names := self._given_defaults(given):
+            return self._with_defaults(names)(given)
+        named = self._name(given)
         values = {name: _narrowed(name, x, self._inputs[name]) for name, x in named.items()}
         computed = self._compiled(self.params, _on_cpu(values))
         outputs = {name: computed[name] for name in (*self._file.outputs, *computed)}
@@ -204,6 +208,9 @@ class Model:
         Raises:
           SpecError: as `__call__`, except for counts; or no tensor has a name (code `option`).
         """
+        if names := self._given_defaults(inputs):
+            other = self._with_defaults(names)
+            return other.apply(self._params_of(other, params), inputs, outputs=outputs)
         values = self._bind(inputs)
         wanted = self._file.outputs if outputs is None else tuple(outputs)
         with budget.limit(self._file_bytes), self._blaming_sizes(values):
@@ -277,6 +284,26 @@ class Model:
         named = self._name(inputs)
         return {name: _checked(name, named[name], x) for name, x in self._file.inputs.items()}
 
+    def _given_defaults(self, inputs: object) -> tuple[str, ...]:
+        """The constants that a dict of inputs replaces."""
+        names = inputs if isinstance(inputs, Mapping) else ()
+        return tuple(sorted(name for name in names if name in self._saved.defaults))
+
+    def _make_with_defaults(self, names: tuple[str, ...]) -> "Model":
+        """The model of which these constants are inputs."""
+        return Model(self._source().give_defaults(names), self._options)
+
+    def _params_of(self, other: "Model", params: Mapping[str, Param]) -> dict[str, Param]:
+        """The params of a model with other inputs, of which a few may have another form."""
+        chosen = {name: params[name] for name in other.params if name in params}
+        for name, param in chosen.items():
+            if str(jax.tree.structure(param)) != str(jax.tree.structure(other.params[name])):
+                text = (
+                    f"Model: params {name!r} has another form beside these inputs: call the model"
+                )
+                raise SpecError(text, "option", "params")
+        return chosen
+
     def _name(self, inputs: object) -> dict[str, Any]:
         """The inputs as arrays by name, all of them and no other."""
         names = tuple(self._file.inputs)
@@ -320,6 +347,8 @@ class Model:
         Raises:
           SpecError: as `__call__`, except for counts.
         """
+        if names := self._given_defaults(_one_or_all(inputs)):
+            return self._with_defaults(names).explain(*inputs)
         structs = self._structs_of(inputs)
         program = dmlax.explain(self.apply, self.params, structs)
         assert isinstance(program, dmlax.ProgramExplanation)
@@ -350,6 +379,8 @@ class Model:
             `option`).
           UnsupportedError: the kernels of the platform cannot run here.
         """
+        if names := self._given_defaults(_one_or_all(inputs)):
+            return self._with_defaults(names).export(*inputs, platform=platform)
         params, structs = jax.tree.map(_struct, self.params), self._structs_of(inputs)
         if platform is None:
             portable = jax.export.export(jax.jit(self.apply), platforms=_PORTABLE)
@@ -377,6 +408,10 @@ class Model:
         Args:
           path: the path of the file, or a file that is open for writing bytes.
         """
+        archive.write(path, self._source(), self._options)
+
+    def _source(self) -> Graph:
+        """The graph that the model was made of."""
         arrays: dict[int, np.ndarray] = {}  # of subgraphs too, which share params
 
         def read(graph: Graph) -> Graph:
@@ -384,7 +419,7 @@ class Model:
             assert isinstance(constants, FileConstants)
             return graph.replace(constants=constants.read(arrays))
 
-        archive.write(path, self._saved.map_graphs(read), self._options)
+        return self._saved.map_graphs(read)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Pickles what `save` writes, and functions of `operators` by their names."""

@@ -158,12 +158,18 @@ class _Reader:
             self.functions.setdefault(_function_key(function, function.name), function)
         constants = self._constants(model.graph, tensors)
         expect(all(value.name for value in model.graph.input), "an input has no name")
+        values = {_text(value.name, "an input"): value for value in model.graph.input}
         inputs = {
-            _text(value.name, "an input"): self._tensor_type(value)
-            for value in model.graph.input
-            if value.name not in constants
+            name: self._tensor_type(value)
+            for name, value in values.items()
+            if name not in constants
         }
-        return in_order(self._body(model.graph, constants, scope).replace(inputs=inputs))
+        defaults = {}
+        for name in values.keys() - inputs.keys():
+            with contextlib.suppress(ModelError):
+                defaults[name] = self._tensor_type(values[name])
+        graph = self._body(model.graph, constants, scope)
+        return in_order(graph.replace(inputs=inputs, defaults=defaults))
 
     def _body(
         self, graph: onnx.GraphProto, constants: Constants, scope: _Scope, of: str = ""
