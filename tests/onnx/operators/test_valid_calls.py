@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.support.onnx_files import File
+import dmlax.onnx
+from dmlax.onnx import peer
+from support.onnx_files import File
 
 RNG = np.random.default_rng(11)
 
@@ -94,3 +96,65 @@ def test_a_mask_that_nothing_reads_does_not_hinder_fusions():
     file.output(y, np.uint8)
     model = file.compare(optimised=True)
     assert model.explain(file.inputs).after == {"QLinearMatMul": 1}
+
+
+def no_boxes(file, batches=1, classes=2, boxes=0):
+    operands = [
+        file.input(normal((batches, boxes, 4))),
+        file.input(normal((batches, classes, boxes))),
+    ]
+    operands += [file.constant(x) for x in (np.int64(3), np.float32(0.5), np.float32(0.1))]
+    return file.node("NonMaxSuppression", *operands)
+
+
+def empty(op, *shapes, dtype=np.float32, constants=(), **attributes):
+    """Builds a node of empty tensors."""
+
+    def build(file):
+        inputs = [file.input(normal(shape).astype(dtype)) for shape in shapes]
+        inputs += [file.constant(x) for x in constants]
+        return file.node(op, *inputs, **attributes)
+
+    return build
+
+
+EMPTY = {  # nodes without elements, and the dtype of the result
+    "no boxes": (no_boxes, np.int64),
+    "no classes": (lambda file: no_boxes(file, 1, 0, 3), np.int64),
+    "no batches": (lambda file: no_boxes(file, 0, 2, 3), np.int64),
+    "no images": (empty("GridSample", (0, 2, 3, 3), (0, 4, 5, 2)), np.float32),
+    "no channels": (empty("GridSample", (2, 0, 3, 3), (2, 4, 5, 2)), np.float32),
+    "no points": (empty("GridSample", (2, 1, 3, 3), (2, 0, 5, 2)), np.float32),
+    "no rows": (empty("ArgMax", (0, 0), axis=-1), np.int64),
+    "no columns": (empty("Hardmax", (3, 0)), np.float32),
+    "no kept": (empty("Compress", (0, 2), constants=[np.zeros(3, bool)], axis=0), np.float32),
+    "no coordinates": (empty("GatherND", (2, 3), constants=[np.zeros((4, 0), int)]), np.float32),
+    "no numbers": (empty("ReduceMin", (0, 3), dtype=np.int32, keepdims=0), np.int32),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_empty_tensors(name):
+    build, dtype = EMPTY[name]
+    file = File(22)
+    file.output(build(file), dtype)
+    model = file.model()
+    wanted = peer.run(peer.start(model, optimised=False, threads=1), file.inputs)
+    found = dmlax.onnx.load(model, nonzero_size=4)(file.inputs)
+    for name, x in wanted.items():
+        y = np.asarray(found[name])
+        np.testing.assert_array_equal(y[: len(x)] if f"{name}.count" in found else y, x)
+
+
+@pytest.mark.parametrize("op", ["ReduceMin", "ReduceMax"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint32, np.int32])
+def test_extremes_of_integers(op, dtype):
+    file = File(20)
+    limits = np.iinfo(dtype)
+    x = RNG.integers(limits.min, limits.max, (3, 4), dtype, endpoint=True)
+    file.output(file.node(op, file.input(x), file.constant(np.int64([1]))), dtype)
+    if dtype in (np.uint8, np.int8, np.int32):  # ONNX Runtime has no other
+        file.compare()
+    (y,) = dmlax.onnx.load(file.model())(file.inputs).values()
+    reduce = np.min if op == "ReduceMin" else np.max
+    np.testing.assert_array_equal(y, reduce(x, axis=1, keepdims=True))

@@ -19,6 +19,7 @@ from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
+from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators import error_function
 from dmlax.onnx.operators.float64 import fits_float32
@@ -289,6 +290,8 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, factors: GemmFactors) ->
 def convolution(x: Array, w: Array, bias: Tensor | None = None, *, windows: Windows) -> Array:
     """Convolves floats."""
     kernel, ones = w.shape[2:], (1,) * (x.ndim - 2)
+    if 0 in kernel:
+        raise ModelError(f"its kernel is {list(kernel)}, expected no size 0")
     padding = list(zip(*windows.padding(list(x.shape[2:]), kernel), strict=True))
     strides, dilations = windows.strides or ones, windows.dilations or ones
 

@@ -228,6 +228,8 @@ def _along(function: _Function) -> tuple[Callable[..., Array], Callable[..., Arr
 
 
 def _hardmax(x: Array) -> Array:
+    if x.shape[-1] == 0:
+        return x
     places = jnp.argmax(x, axis=-1, keepdims=True)
     return (jnp.arange(x.shape[-1]) == places).astype(x.dtype)
 

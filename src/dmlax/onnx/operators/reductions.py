@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import INTEGERS, Known, Tensor, operator
 from dmlax.onnx.operators.values import (
     as_known,
@@ -34,7 +35,8 @@ def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
         if x.dtype == bool:
             return reduce(x, initial=of_infinity < 0, **options)
         limits = np.iinfo(x.dtype)
-        return reduce(x, initial=limits.min if of_infinity > 0 else limits.max, **options)
+        limit = limits.min if of_infinity > 0 else limits.max
+        return reduce(x, initial=x.dtype.type(limit), **options)  # JAX has no Python number of it
 
     return compute
 
@@ -116,6 +118,11 @@ def _index_of(name: str) -> Callable[..., Any]:
         x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Tensor:
         xp, x = on_host_or_device(x)
+        if x.shape[axis] == 0:
+            shape = (*x.shape[:axis], 1, *x.shape[axis:][1:])
+            if 0 not in shape:
+                raise ModelError(f"axis {axis} has the size 0")
+            x = xp.zeros(shape, x.dtype)
         searched = xp.flip(x, axis) if select_last_index else x
         place = getattr(xp, name)(searched, axis=axis, keepdims=bool(keepdims))
         place = x.shape[axis] - 1 - place if select_last_index else place

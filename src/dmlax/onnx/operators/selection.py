@@ -1,5 +1,6 @@
 """Operators that select, place or order elements."""
 
+import math
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Annotated, TypeVar
@@ -21,6 +22,7 @@ from dmlax.onnx.operators.values import (
     expect_memory,
     integers,
     is_known,
+    is_size,
     numpy_of,
     on_host_or_device,
     to_device,
@@ -129,7 +131,8 @@ def gather_nd(x: Tensor, indices: Parameter, *, batch_dims: int = 0) -> Tensor:
 
     def take(x: Array, places: Array) -> Array:
         coordinates = tuple(jnp.moveaxis(places, -1, 0))
-        return x.at[coordinates].get(mode="fill", fill_value=0)
+        taken = x.at[coordinates].get(mode="fill", fill_value=0)
+        return taken if coordinates else jnp.broadcast_to(taken, (*places.shape[:-1], *x.shape))
 
     if is_known(x) and is_known(indices) and not batch_dims:
         expect_memory(x.dtype, indices.size, *x.shape[indices.shape[-1] :])
@@ -185,15 +188,20 @@ def compress(
 ) -> Tensor | Counted:
     """Takes the slices along an axis where a condition holds; rows after the count are 0."""
     if axis is None:
-        x, axis = x.reshape((-1,)), 0
+        x, axis = x.reshape((math.prod(x.shape),)), 0
+    length = x.shape[axis]
+    if is_size(length):
+        condition = condition[:length]
     if is_known(condition):
         kept = np.flatnonzero(condition)
         if is_known(x):
             expect_memory(x.dtype, x.size)
             return np.take(x, kept, axis)
         return jnp.take(x, kept.astype(np.int32), axis=axis)
-    condition = condition[: x.shape[axis]]
     size = expect_size(nonzero_size)
+    if length == 0:
+        shape = (*x.shape[:axis], size, *x.shape[axis:][1:])
+        return Counted(jnp.zeros(shape, x.dtype), jnp.int32(0))
     (places,) = jnp.nonzero(condition, size=size, fill_value=OUTSIDE)
     rows = jnp.take(to_device(x), places, axis=axis, mode="fill", fill_value=0)
     return Counted(rows, jnp.count_nonzero(condition))
@@ -245,6 +253,8 @@ def suppress_boxes(
 ) -> Counted:
     """Rows of batch, class and box: boxes that no higher score of their class overlaps."""
     size = expect_size(nonzero_size)
+    if 0 in scores.shape:
+        return Counted(jnp.full((size, 3), OUTSIDE, device_dtype(np.int64)), jnp.int32(0))
     per_class = 0 if max_output_boxes_per_class is None else integers(max_output_boxes_per_class)[0]
     limit = np.int32(min(max(per_class, 0), OUTSIDE))
     steps = min(max(limit, 1), size)

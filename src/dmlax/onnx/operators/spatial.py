@@ -120,7 +120,7 @@ def _sample(x: Array, lines: Sequence[_Line]) -> Array:
       x: [batch, channels, *sizes].
       lines: of the axes, with arrays of the shape [batch, samples].
     """
-    flat = x.reshape((*x.shape[:2], -1))
+    flat = x.reshape((*x.shape[:2], math.prod(x.shape[2:])))
     total = jnp.zeros((), x.dtype)
     for choice in itertools.product(*(range(len(line.places)) for line in lines)):
         index, weight = jnp.int32(0), jnp.ones((), x.dtype)
@@ -153,7 +153,7 @@ def grid_sample(
     if grid.ndim != x.ndim or grid.shape[-1] != count:
         text = f"its grid has the shape {list(grid.shape)}, expected rank {x.ndim} and"
         raise ModelError(f"{text} {count} coordinates")
-    points = grid.reshape((grid.shape[0], -1, count))
+    points = grid.reshape((grid.shape[0], math.prod(grid.shape[1:-1]), count))
     lines = []
     for axis in range(count):
         size, n = x.shape[2 + axis], points[..., count - 1 - axis]
