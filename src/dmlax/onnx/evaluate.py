@@ -41,7 +41,8 @@ class Options:
         size = self.nonzero_size
         if isinstance(size, Mapping):
             size = size.get(node.name)
-        return Context(self.arithmetic, size, len(node.outputs), bool(node.outputs[0]))
+        outputs = len(node.outputs), bool(node.outputs[0])
+        return Context(self.arithmetic, node.version, size, *outputs)
 
 
 class Watch:

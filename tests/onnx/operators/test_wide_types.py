@@ -58,8 +58,78 @@ def test_an_infinite_scale_and_a_scale_of_zero():
     file.compare()
 
 
-def test_bfloat16_is_computed_in_float32():
+@pytest.mark.parametrize("opset", [19, 21, 22, 23, 24, 25])
+def test_the_dtype_of_a_quotient_is_that_of_the_opset_or_the_precision(opset):
+    """Values beside ties, which float16 and float32 quotients round to different integers."""
+    file = File(opset)
+    floats = ("float32", "float16")
+    for _ in range(24):
+        scale_dtype = floats[RNG.integers(2)]
+        x_dtype = floats[RNG.integers(2)] if opset >= 23 else scale_dtype
+        dtype = (INTEGERS[:6] if opset >= 21 else INTEGERS[:2])[
+            RNG.integers(6 if opset >= 21 else 2)
+        ]
+        shape, attributes = list(PLACES.values())[RNG.integers(5 if opset >= 21 else 3)]
+        scale = scales(shape, scale_dtype)
+        ties = RNG.integers(-20, 200, SHAPE) + 0.5
+        x = ties * scale.mean() * (1 + RNG.normal(0, 2e-4, SHAPE))
+        operands = [file.input(x.astype(x_dtype)), file.constant(scale)]
+        if opset >= 21 and RNG.random() < 0.3:
+            attributes = attributes | {"output_dtype": NUMBERS[dtype]}
+        else:
+            operands.append(file.constant(levels(shape, dtype)))
+        if opset >= 23 and RNG.random() < 0.6:
+            attributes = attributes | {"precision": int(RNG.choice([0, 1, 10]))}
+        y = file.node("QuantizeLinear", *operands, **attributes)
+        file.output(file.node("Cast", y, to=1), np.float32)
+    file.compare()
+
+
+@pytest.mark.parametrize(
+    ("opset", "x", "dtype", "attributes", "wanted"),
+    [
+        (19, 9.2421875, np.float16, {}, (93, 93)),
+        (23, 9.2421875, np.float16, {}, (92, 93)),
+        (23, 9.2421875, np.float16, {"precision": 1}, (93, 93)),
+        (23, 3.2472863, np.float32, {}, (32, 33)),
+    ],
+)
+def test_a_quotient_is_rounded_by_float32_and_not_by_exact(opset, x, dtype, attributes, wanted):
+    file = File(opset)
+    operands = file.constant(np.float16(0.0999)), file.constant(np.uint8(0))
+    y = file.node("QuantizeLinear", file.input(dtype([x])), *operands, **attributes)
+    file.output(y, np.uint8)
+    results = (
+        dmlax.onnx.load(file.model(), arithmetic=arithmetic)(file.inputs)[y].item()
+        for arithmetic in ("float32", "exact")
+    )
+    assert tuple(results) == wanted
+
+
+def test_an_operator_before_a_quotient_of_float16_stays_a_float_operator():
     file = File(23)
+    byte = [file.constant(np.float32(0.05)), file.constant(np.uint8(3))]
+    inputs = (file.input(levels((4, 50), "uint8")) for _ in range(2))
+    total = file.node("Add", *(file.node("DequantizeLinear", x, *byte) for x in inputs))
+    y = file.node("QuantizeLinear", total, file.constant(np.float32(0.0999)), byte[1], precision=10)
+    file.output(y, np.uint8)
+    loaded = file.compare()
+    assert "QLinearAdd" not in {node.op for node in loaded._graph.nodes}
+
+
+@pytest.mark.parametrize("arithmetic", ["float32", "exact"])
+def test_a_float32_output_of_a_float16_scale_is_not_rounded_to_float16(arithmetic):
+    file = File(25)
+    q, scale = levels((50,), "int8"), np.float16(0.3)
+    operands = file.input(q), file.constant(scale)
+    y = file.node("DequantizeLinear", *operands, output_dtype=1)
+    file.output(y, np.float32)
+    found = dmlax.onnx.load(file.model(), arithmetic=arithmetic)(file.inputs)[y]
+    np.testing.assert_array_equal(found, q.astype(np.float32) * np.float32(scale))
+
+
+def test_quotients_of_bfloat16_are_float32_before_opset_23():
+    file = File(21)
     x, scale = RNG.normal(0, 9, 50).astype(ml_dtypes.bfloat16), ml_dtypes.bfloat16(0.13)
     y = file.node("QuantizeLinear", file.input(x), file.constant(scale), output_dtype=3)
     real = file.node("DequantizeLinear", y, file.constant(scale))
@@ -70,6 +140,23 @@ def test_bfloat16_is_computed_in_float32():
     np.testing.assert_array_equal(found[y], wanted)
     product = (wanted * np.float32(scale)).astype(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(found[real], product)
+
+
+def test_quotients_of_bfloat16_are_bfloat16_since_opset_23():
+    """The definition of ONNX; ONNX Runtime has no such kernel."""
+    file = File(23)
+    x, scale = RNG.normal(0, 9, 200).astype(ml_dtypes.bfloat16), ml_dtypes.bfloat16(0.13)
+    for attributes in ({}, {"precision": 1}, {"precision": 16}):
+        y = file.node(
+            "QuantizeLinear", file.input(x), file.constant(scale), output_dtype=3, **attributes
+        )
+        file.output(y, np.int8)
+    found = dmlax.onnx.load(file.model())(file.inputs)
+    wide = x.astype(np.float32) / np.float32(scale)
+    narrow = wide.astype(ml_dtypes.bfloat16).astype(np.float32)
+    for got, quotient in zip(found.values(), (narrow, wide, narrow), strict=True):
+        np.testing.assert_array_equal(got, np.rint(quotient).clip(-128, 127))
+    assert (np.rint(wide) != np.rint(narrow)).any()
 
 
 @pytest.mark.parametrize("saturate", [0, 1])

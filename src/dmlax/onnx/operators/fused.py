@@ -218,5 +218,5 @@ def normalize(
         return LAYER_NORMALIZATION.call(*call)
     real = quantized.dequantize(*x, arithmetic=arithmetic)
     normal, *_ = floats.normalize(real, scale, bias, epsilon=epsilon)
-    output: Array = quantized.quantize(normal, *y, arithmetic=arithmetic)
+    output: Array = quantized.quantize(normal, *y, version=10, arithmetic=arithmetic)
     return output

@@ -24,10 +24,12 @@ from dmlax.onnx.operators.windows import ConvolutionLayout, PoolWindows, Windows
 _FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
 _QUANTIZED = ("uint8", "int8", "uint16", "int16", *NARROW)
 _FLOATS = ("float32", "float16", "bfloat16")
+_FLOAT_NUMBERS = "1, 10 or 16 (float32, float16, bfloat16)"
+_SINCE_PRECISION = 23  # the opset in which a QuantizeLinear names the dtype of its quotients
 
 
-@operator("QuantizeLinear", *_FORMS, ignores=["precision"])
-@operator("QuantizeLinear", 1, domain=MICROSOFT, ignores=["precision"])
+@operator("QuantizeLinear", *_FORMS)
+@operator("QuantizeLinear", 1, domain=MICROSOFT)
 def quantize(
     x: Tensor,
     scale: Parameter,
@@ -37,19 +39,29 @@ def quantize(
     saturate: int = 1,
     block_size: int = 0,
     output_dtype: int = 0,
+    precision: int = 0,
+    version: int,
     arithmetic: Arithmetic,
 ) -> Array:
-    """Rounds x / scale to an integer of 2 to 16 bits, or to a float of 8."""
+    """Rounds x / scale to an integer of 2 to 16 bits, or to a float of 8.
+
+    Before opset 23 quotients are float32. Since then they have the scale's dtype, or `precision`.
+    """
     dtype = DTYPES.get(output_dtype or 2) if zero_point is None else zero_point.dtype
     if dtype is None or not (dtype.name in _QUANTIZED or is_float8(dtype)):
         text = f"output_dtype is {output_dtype}" if zero_point is None else f"y is {dtype}"
         raise dmlax.UnsupportedError(f"{text}, expected an integer of 2 to 16 bits or a float of 8")
-    common = _common_float(x, scale)
-    x, scale = x.astype(common), _along(scale.astype(common), axis, x, block_size)
+    default = scale.dtype if version >= _SINCE_PRECISION else np.dtype(np.float32)
+    quotient_dtype = DTYPES.get(precision) if precision else default
+    if quotient_dtype is None or quotient_dtype.name not in _FLOATS:
+        raise dmlax.UnsupportedError(f"precision is {precision}, expected {_FLOAT_NUMBERS}")
+    rounds_quotient = quotient_dtype != np.float32 and arithmetic == "float32"
+    common = quotient_dtype if rounds_quotient else np.dtype(np.float32)
+    x, scale = convert(x, common), _along(convert(scale, common), axis, x, block_size)
     zero_point = None if zero_point is None else _along(zero_point, axis, x, block_size)
-    if is_float8(dtype) or (x.dtype == np.float16 and arithmetic == "float32"):
+    if is_float8(dtype) or rounds_quotient:
         x = ieee.divide(jnp.asarray(x), jnp.asarray(scale)).astype(np.float32)
-        scale = np.ones((), np.float32)  # ONNX Runtime rounds quotients of float16 to float16
+        scale = np.ones((), np.float32)
     if is_float8(dtype):
         return jnp.asarray(convert(x, dtype, bool(saturate)))
     x, scale = _finite_quotient(x, scale)
@@ -66,13 +78,6 @@ def quantize(
     levels = levels if zero_point is None else levels + jnp.asarray(zero_point).astype(np.int32)
     limits = jnp.iinfo(dtype)  # type: ignore[no-untyped-call]
     return jnp.clip(levels, int(limits.min), int(limits.max)).astype(dtype)
-
-
-def _common_float(x: Tensor, scale: Tensor) -> np.dtype:
-    """The dtype in which a quotient is computed: float32 if an operand is bfloat16."""
-    if "bfloat16" in (x.dtype.name, scale.dtype.name):
-        return np.dtype(np.float32)
-    return np.result_type(x.dtype, scale.dtype)
 
 
 def _finite_quotient(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,6 +107,8 @@ def dequantize(
     if x.dtype.name not in (*_QUANTIZED, "int32") and not is_float8(x.dtype):
         text = "expected an integer of 2 to 16 bits, int32 or a float of 8 bits"
         raise dmlax.UnsupportedError(f"its input is {x.dtype}, {text}")
+    if arithmetic == "exact" and dtype == np.float32:
+        scale = scale.astype(dtype)  # rounds once, not to a float16 scale's dtype before
     scale = _along(scale, axis, x, block_size)
     zero_point = None if zero_point is None else _along(zero_point, axis, x, block_size)
     is_finite = not is_known(scale) or bool(np.isfinite(scale.astype(np.float32)).all())

@@ -110,6 +110,7 @@ class Context(NamedTuple):
     """The keywords that an operator may ask for in addition to its attributes."""
 
     arithmetic: Arithmetic
+    version: int
     nonzero_size: int | None
     output_count: int
     has_first_output: bool

@@ -103,7 +103,7 @@ def of_nodes(
         for node in nodes:
             row = find(node)
             assert row is not None
-            options = {**node.attributes, "arithmetic": arithmetic}
+            options = {**node.attributes, "arithmetic": arithmetic, "version": node.version}
             keywords = {name: options[name] for name in row.attributes if name in options}
             (output,) = node.outputs
             values[output] = np.asarray(row.function(*map(values.get, node.inputs), **keywords))

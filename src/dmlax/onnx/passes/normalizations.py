@@ -46,8 +46,11 @@ def _is_of_bytes(graph: Graph, node: Node) -> bool:
     if not node.input(2) or not graph.has_one_scale(node):
         return False
     scale, zero_point = (graph.constants[name] for name in node.inputs[1:])
-    keeps = node.op == "QuantizeLinear" or keeps_float32(node)
-    return keeps and scale.dtype == np.float32 and zero_point.dtype in (np.int8, np.uint8)
+    return (
+        keeps_float32(node)
+        and scale.dtype == np.float32
+        and zero_point.dtype in (np.int8, np.uint8)
+    )
 
 
 def _is_of_last_axis(graph: Graph, normalization: Node) -> bool:

@@ -151,7 +151,7 @@ class _Finder:
     def _dequantized(self, name: str) -> Quantized | None:
         """The integers of which a float32 tensor was made."""
         node = self.graph.producers.get(name)
-        if node is None or not is_dequantize(node) or not keeps_float32(node):
+        if node is None or not is_dequantize(node):
             return None
         return self._quantized(node.inputs[0], node)
 
@@ -168,6 +168,8 @@ class _Finder:
         if zero_points is None or zero_points.size not in (1, scales.size):
             return None
         if node.attributes.get("block_size") or zero_points.dtype != dtype:
+            return None
+        if not keeps_float32(node):
             return None
         axis = int(node.attributes.get("axis", 1)) if scales.size > 1 else None
         names = (tensor, node.inputs[1], zero_point or self._zero(dtype))
@@ -215,9 +217,10 @@ def is_dequantize(node: Node) -> bool:
     return node.op == "DequantizeLinear" and node.domain in ("", MICROSOFT)
 
 
-def keeps_float32(dequantize: Node) -> bool:
-    """True for a DequantizeLinear that gives float32 if its scale is float32."""
-    return DTYPES.get(dequantize.attributes.get("output_dtype", 0) or 1) == np.float32
+def keeps_float32(node: Node) -> bool:
+    """True for a De- or QuantizeLinear whose floats are float32 if its scale is float32."""
+    name = "precision" if is_quantize(node) else "output_dtype"
+    return DTYPES.get(node.attributes.get(name, 0) or 1) == np.float32
 
 
 def quantized_dtype(graph: Graph, quantize: Node) -> np.dtype | None:
