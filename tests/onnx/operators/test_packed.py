@@ -10,7 +10,7 @@ import dmlax
 import dmlax.onnx
 from dmlax.onnx.operators import n_bits
 from dmlax.onnx.operators.packed import PackedIntegers
-from support.onnx_files import RNG, File, levels, scales
+from support.onnx_files import NUMBERS, RNG, File, levels, scales
 
 MICROSOFT = "com.microsoft"
 
@@ -114,6 +114,49 @@ def test_products_and_rows_of_dequantized_weights(group_bytes, monkeypatch):
     loaded = file.compare(1e-6)
     ops = {node.op for node in loaded._graph.nodes}
     assert {"DequantizedMatMul", "GatherBlockQuantized"} <= ops
+
+
+@pytest.mark.parametrize(
+    ("scale_dtype", "output_dtype", "arithmetic"),
+    [
+        ("float16", "float16", "float32"),
+        ("bfloat16", "bfloat16", "exact"),
+        ("float32", "float16", "float32"),
+        ("float16", "float32", "float32"),
+        ("float16", "bfloat16", "exact"),
+    ],
+)
+def test_dequantized_weights_are_rounded_before_a_product(scale_dtype, output_dtype, arithmetic):
+    """Differences of weights, which float32 sums exactly: a product shows the weights' rounding."""
+    wide, narrow = (np.dtype(getattr(ml_dtypes, x, x)) for x in (scale_dtype, output_dtype))
+    file, wanted = File(23), {}
+    places = np.int64([1, -1, 3])
+    signs = RNG.choice([1, -1], (3, 8)).astype(narrow)
+    rows, x = file.input(places), file.input(signs)
+    consumers = (
+        ("MatMul", (8, 6), lambda w: signs @ w, {}),
+        ("Gemm", (6, 8), lambda w: signs @ w.T, {"transB": 1}),
+        ("Gather", (6, 8), lambda w: w[places], {}),
+    )
+    for dtype, block in (("int4", 0), ("uint4", 4), ("int8", 4), ("uint8", 0)):
+        for op, shape, compute, attributes in consumers:
+            axis = shape.index(8)
+            sizes = [2 if i == axis else 6 for i in range(2)] if block else []
+            w, scale, zero = levels(shape, dtype), scales(sizes, wide), levels(sizes, dtype)
+            inputs = (file.constant(array) for array in (w, scale, zero))
+            layout = {"axis": axis, "block_size": block, "output_dtype": NUMBERS[narrow.name]}
+            real = file.node("DequantizeLinear", *inputs, **layout)
+            operands = (real, rows) if op == "Gather" else (x, real)
+            y = file.node(op, *operands, **attributes)
+            file.output(y, narrow)
+            spread = [np.repeat(p, 4, axis) if block else p for p in (scale, zero)]
+            steps = w.astype(np.float32) - np.float32(spread[1].astype(np.float32))
+            rounded = (steps * spread[0].astype(np.float32)).astype(narrow)
+            wanted[y] = compute(rounded.astype(np.float64)).astype(np.float32).astype(narrow)
+    found = dmlax.onnx.load(file.model(), arithmetic=arithmetic)(file.inputs)
+    for name, want in wanted.items():
+        assert found[name].dtype == narrow
+        np.testing.assert_array_equal(found[name], want, err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int4", "uint4"])

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from dmlax._block_product import call as block_product
 from dmlax._block_product.plan import BlockPlan, Blocks
@@ -21,7 +22,7 @@ from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits
 from dmlax.onnx.operators.quantized import expand_blocks, scale_difference
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.values import bits_of, is_float8, to_device
+from dmlax.onnx.operators.values import bits_of, convert, is_float8, to_device
 
 _GROUP_BYTES = 1 << 22  # of float32 columns that are dequantized at a time
 _FEW_ROWS = 8
@@ -110,6 +111,7 @@ def multiply(
     scale: Array,
     zero_point: Array | None = None,
     indices: Array | None = None,
+    dtype: DTypeLike = np.float32,
 ) -> Array:
     """Multiplies a by the matrix of (weights - zero_point) * scale, a group of columns at a time.
 
@@ -121,6 +123,7 @@ def multiply(
       scale: a matrix: of one value, a row, a column, or of blocks.
       zero_point: as the scale, or None for 0.
       indices: for a transposed matrix, the block of every element of a row; None for equal blocks.
+      dtype: the float to which the dequantized matrix is rounded.
     """
     per_byte, columns = weights.per_byte, weights.columns
     depth, count = weights.shape[1 - columns], weights.shape[columns]
@@ -136,6 +139,7 @@ def multiply(
             if zero_point is not None:
                 matrix = matrix - weights.spread(zero_point, start, number, place, indices)
             matrix = matrix * weights.spread(scale, start, number, place, indices)
+            matrix = jnp.asarray(convert(matrix, np.dtype(dtype))).astype(np.float32)
             x = left[place] if columns == 0 else left[0]
             dimensions = (((x.ndim - 1,), (1 - columns,)), ((), ()))
             parts.append(lax.dot_general(x, matrix, dimensions, lax.Precision.HIGHEST))
@@ -292,7 +296,8 @@ def matrix_product_of_dequantized(
         return to_device(x)
 
     weights = _Weights.of(w, columns, block_size)
-    return multiply(a, weights, matrix(scale), None if zero_point is None else matrix(zero_point))
+    zero_points = None if zero_point is None else matrix(zero_point)
+    return multiply(a, weights, matrix(scale), zero_points, dtype=a.dtype)
 
 
 @operator("GatherBlockQuantized", 1, domain=MICROSOFT)

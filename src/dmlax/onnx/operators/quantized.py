@@ -107,22 +107,22 @@ def dequantize(
     if x.dtype.name not in (*_QUANTIZED, "int32") and not is_float8(x.dtype):
         text = "expected an integer of 2 to 16 bits, int32 or a float of 8 bits"
         raise dmlax.UnsupportedError(f"its input is {x.dtype}, {text}")
-    if arithmetic == "exact" and dtype == np.float32:
-        scale = scale.astype(dtype)  # rounds once, not to a float16 scale's dtype before
+    if arithmetic == "exact" and dtype != scale.dtype:
+        scale = scale.astype(np.float32)  # rounds once, not to a float16 scale's dtype before
     scale = _along(scale, axis, x, block_size)
     zero_point = None if zero_point is None else _along(zero_point, axis, x, block_size)
     is_finite = not is_known(scale) or bool(np.isfinite(scale.astype(np.float32)).all())
     rounds_twice = scale.dtype == np.float16 and arithmetic == "float32"  # as ONNX Runtime
     is_general = x.dtype.name not in _ELEMENTWISE or not is_finite
     if is_general or scale.dtype.name == "bfloat16" or (rounds_twice and x.dtype != np.int32):
-        return scale_difference(x, zero_point, scale).astype(dtype)
+        return jnp.asarray(convert(scale_difference(x, zero_point, scale), dtype))
     if is_known(scale) and not scale.all():
         scale = jnp.asarray(scale)  # the operator refuses a known scale of 0
     if x.dtype == np.int32 and arithmetic == "float32":
         real: Array = _scale_int32(x, np.int32(0) if zero_point is None else zero_point, scale)
     else:
         real = dmlax.element_wise_dequantize_linear(_of_rank(x), scale, zero_point)
-    return real.reshape(x.shape).astype(dtype)
+    return jnp.asarray(convert(real.reshape(x.shape), dtype))
 
 
 _ELEMENTWISE = ("int8", "uint8", "int16", "int32")  # of dmlax.element_wise_dequantize_linear

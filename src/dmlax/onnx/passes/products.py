@@ -4,7 +4,7 @@ import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
-from dmlax.onnx.operators.values import NARROW
+from dmlax.onnx.operators.values import DTYPES, NARROW
 from dmlax.onnx.passes.patterns import Constant, Match, Op, SingleUse, replaces
 
 
@@ -53,9 +53,9 @@ def fuse_scaled_products(
 
 
 def _is_held_packed(graph: Graph, dequantize: Node) -> bool:
-    """True for a constant matrix in blocks, or of fewer than 8 bits."""
+    """True for a constant matrix in blocks, or of fewer than 8 bits; float32 holds its values."""
     w = graph.constants.get(dequantize.inputs[0])
-    if w is None or w.ndim != 2:
+    if w is None or w.ndim != 2 or w.dtype.itemsize > 2:
         return False
     return w.dtype.name in NARROW or bool(dequantize.attributes.get("block_size"))
 
@@ -77,6 +77,10 @@ def _gather(graph: Graph, dequantize: Node, gather: Node) -> list[Node] | None:
     is_narrow = graph.constants[dequantize.inputs[0]].dtype.name in NARROW
     if not block_size or not is_narrow or (axis % 2, row_axis % 2) != (1, 0):
         return None
+    number = dequantize.attributes.get("output_dtype", 0)
+    scale = graph.constants.get(dequantize.inputs[1])
+    if number and (scale is None or scale.dtype != DTYPES.get(number)):
+        return None  # the rows would have the scale's dtype
     attributes = {"block_size": block_size, "quantize_axis": 1, "gather_axis": 0}
     inputs = (dequantize.inputs[0], gather.inputs[1], *dequantize.inputs[1:])
     return [gather.become("GatherBlockQuantized", MICROSOFT, inputs, attributes)]
