@@ -111,8 +111,8 @@ _UNARY = (
     _Unary(
         "Relu",
         (6, 13, 14),
-        lambda x: jnp.where(x > 0, x, jnp.zeros_like(x)),
-        lambda x: np.where(x > 0, x, np.zeros_like(x)),
+        lambda x: jnp.where(x <= 0, jnp.zeros_like(x), x),  # which keeps NaN
+        lambda x: np.where(x <= 0, np.zeros_like(x), x),
     ),
     _Unary("Round", (11, 22), jnp.round, np.round),
     _Unary("Selu", (6, 22), _scaled_elu),

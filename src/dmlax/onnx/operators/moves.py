@@ -32,6 +32,7 @@ from dmlax.onnx.operators.values import (
 
 _FAR = 1 << 30
 _ENDLESS = 10**9  # more elements than an axis of a symbolic size has
+_BEFORE_START = (2**31 - 1, 2**63 - 1)  # ends that ONNX Runtime takes so if it steps back
 _MOST_TURNS = 16  # of an axis that is padded by its elements
 
 
@@ -49,12 +50,18 @@ def drop_none(x: Tensor, *, ratio: float = 0.5) -> Tensor:
 
 @operator("Dropout", 12, 13, 22, ignores=["seed"])
 def drop_nothing(
-    x: Tensor, ratio: Parameter | None = None, mode: Known | None = None
+    x: Tensor, ratio: Parameter | None = None, mode: Parameter | None = None
 ) -> tuple[Tensor, Array]:
     """Returns the input, as in inference, and a mask that keeps every element."""
-    if mode is not None and mode.any():
-        raise UnsupportedError("training_mode is true, expected false")
+    if not (_is_false(mode) or (ratio is not None and _is_false(ratio))):
+        text = "true" if is_known(mode) else "computed"
+        raise UnsupportedError(f"training_mode is {text}, expected a constant false or the ratio 0")
     return x, jnp.ones(x.shape, bool)
+
+
+def _is_false(option: Tensor | None) -> bool:
+    """True for an absent option, or a known one of zeros."""
+    return option is None or (is_known(option) and not option.any())
 
 
 @operator("Reshape", 5, 13, 14, 19, 21, 23, 24, 25)
@@ -225,6 +232,8 @@ def _place(index: int, size: int) -> int:
 
 def _range(start: int | None, end: int | None, step: int, size: int) -> slice:
     """Converts ONNX's range to Python's: an end below every index becomes None."""
+    if step < 0 and isinstance(end, int) and end in _BEFORE_START:
+        end = None
     if step < 0 and isinstance(size, int):
         if isinstance(end, int) and end < -size:
             end = None

@@ -50,7 +50,10 @@ def _max_pool_with_places(
     indices = jnp.arange(x.size, dtype=np.int32).reshape(x.shape)
 
     def larger(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
-        is_second = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+        is_nan, is_second_nan = a[0] != a[0], b[0] != b[0]  # the first NaN wins
+        is_equal = (is_nan & is_second_nan) | (b[0] == a[0])
+        is_larger = (b[0] > a[0]) | (is_second_nan & ~is_nan)
+        is_second = is_larger | (is_equal & (b[1] < a[1]))
         pairs = zip(a, b, strict=True)
         return tuple(jnp.where(is_second, second, first) for first, second in pairs)
 

@@ -111,6 +111,22 @@ for _row in _REDUCTIONS:
     operator(_row.op, *_row.by_input)(_function)
 
 
+def _index_of_extreme(
+    xp: ModuleType, x: Tensor, name: str, axis: int, is_last: bool, **options: Any
+) -> Any:
+    """The first or last index of the "max" or the "min"; NaN wins at index 0, and only there."""
+    find = getattr(xp, f"arg{name}")
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        worst = x.dtype.type(-np.inf if name == "max" else np.inf)
+        numbers = xp.where(xp.isnan(x), worst, x)
+        is_extreme = x == getattr(xp, name)(numbers, axis=axis, keepdims=True)
+        places = xp.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
+        begins_with_nan = xp.isnan(xp.take(x, xp.arange(1), axis=axis))
+        x, find = xp.where(begins_with_nan, places == 0, is_extreme), xp.argmax
+    place = find(xp.flip(x, axis) if is_last else x, axis=axis, **options)
+    return x.shape[axis] - 1 - place if is_last else place
+
+
 def _index_of(name: str) -> Callable[..., Any]:
     """The operator of the index of an extreme."""
 
@@ -118,22 +134,24 @@ def _index_of(name: str) -> Callable[..., Any]:
         x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Tensor:
         xp, x = on_host_or_device(x)
+        axis %= x.ndim
         if x.shape[axis] == 0:
             shape = (*x.shape[:axis], 1, *x.shape[axis:][1:])
             if 0 not in shape:
                 raise ModelError(f"axis {axis} has the size 0")
             x = xp.zeros(shape, x.dtype)
-        searched = xp.flip(x, axis) if select_last_index else x
-        place = getattr(xp, name)(searched, axis=axis, keepdims=bool(keepdims))
-        place = x.shape[axis] - 1 - place if select_last_index else place
-        indices: Tensor = place.astype(np.int64 if xp is np else device_dtype(np.int64))
+        is_last, dtype = bool(select_last_index), np.dtype(np.int64)
+        place = _index_of_extreme(xp, x, name, axis, is_last, keepdims=bool(keepdims))
+        if xp is np:
+            return as_known(place.astype(dtype), dtype)
+        indices: Tensor = place.astype(device_dtype(dtype))
         return indices
 
     return compute
 
 
-operator("ArgMax", 1, 11, 12, 13)(_index_of("argmax"))
-operator("ArgMin", 1, 11, 12, 13)(_index_of("argmin"))
+operator("ArgMax", 1, 11, 12, 13)(_index_of("max"))
+operator("ArgMin", 1, 11, 12, 13)(_index_of("min"))
 
 
 def _cumulative(name: str, start: int) -> Callable[..., Any]:

@@ -27,14 +27,18 @@ def drop_unread_outputs(graph: Graph) -> Graph:
 def drop_identities(graph: Graph) -> Graph:
     """Has the readers of a copy read what is copied."""
     names: dict[str, str] = {}
-    for node in filter(_is_copy, graph.nodes):
-        names[node.outputs[0]] = names.get(node.inputs[0], node.inputs[0])
-    kept = [node for node in graph.nodes if not _is_copy(node) or node.outputs[0] in graph.outputs]
+    copies = {node.outputs[0]: node for node in graph.nodes if _is_copy(node)}
+    for name, node in copies.items():
+        names[name] = names.get(node.inputs[0], node.inputs[0])
+    dropped = copies.keys() - {*graph.outputs}
+    kept = [node for node in graph.nodes if node.outputs[0] not in dropped]
     return graph.replace(nodes=tuple(node.rename_inputs(names) for node in kept))
 
 
 def _is_copy(node: Node) -> bool:
-    return node.op in ("Identity", "Dropout") and not node.domain and not any(node.outputs[1:])
+    """True for a copy; a Dropout with a training mode checks it when it is computed."""
+    is_copy = node.op in ("Identity", "Dropout") and not node.domain
+    return is_copy and not any(node.outputs[1:]) and not node.input(2)
 
 
 def drop_clamps(graph: Graph) -> Graph:
