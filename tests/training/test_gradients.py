@@ -87,6 +87,40 @@ def scales_of(options):
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_nan_gives_nan_where_the_float_operator_does_and_its_gradient_is_nan(name):
+    tensors, compute, options = CASES[name]
+    scales = scales_of(options)
+    # Padding times NaN is NaN or 0, as XLA likes.
+    inner = (..., *[slice(1, -1)] * 2) if "padding" in options else ...
+    call = jax.jit(lambda *x: call_of(name, options)(x, scales))
+    whole = call(*tensors)
+    for i, tensor in enumerate(tensors):
+        first = (0,) * tensor.ndim
+        poisoned = [*tensors[:i], jnp.asarray(tensor).at[first].set(jnp.nan), *tensors[i + 1 :]]
+        is_nan = np.isnan(compute(*poisoned))
+        assert is_nan.any()
+        assert name.startswith("quantized_linear_matrix") or not is_nan.all()
+        wanted = np.where(is_nan, np.nan, whole)
+        for got in (call(*poisoned), call_of(name, options)(poisoned, scales)):
+            np.testing.assert_array_equal(got[inner], wanted[inner])
+        gradient = jax.grad(lambda *x: call(*x).sum(), i)(*poisoned)
+        assert np.isnan(gradient[first])
+        if i == 0 and tensor.shape[0] > 1 and is_nan.ndim == tensor.ndim:
+            assert np.isfinite(gradient[-1]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, jnp.int4])
+def test_nan_stays_nan_in_fake_quantization(dtype):
+    x = jnp.float32([1, np.nan, 0.5])
+    fake = lambda x, scale: training.fake_quantize(x, scale, dtype=dtype)  # noqa: E731
+    for run in (fake, jax.jit(fake), jax.vmap(fake, (0, None))):
+        np.testing.assert_array_equal(run(x, 0.25), x)
+    sums = lambda x, scale: fake(x, scale).sum()  # noqa: E731
+    np.testing.assert_array_equal(jax.grad(sums)(x, 0.25), [1, np.nan, 1])
+    assert np.isnan(jax.grad(sums, 1)(x, jnp.float32(0.25)))
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_gradients_are_the_float_operators_inside_and_zero_outside(name):
     tensors, compute, options = CASES[name]
     scales = scales_of(options)

@@ -299,6 +299,22 @@ def _lower_opaque(context: Context, x: Value, *, lowering: Callable[[Array], Arr
 mlir.register_lowering(_opaque, _lower_opaque)
 
 
+def with_nan(x: Array, is_nan: Array) -> Array:
+    """Returns `x`, and NaN where a mask of its shape is true; an ONNX file holds `x` alone."""
+    return cast(Array, _with_nan.bind(x, is_nan))
+
+
+def _put_nan(x: Array, is_nan: Array) -> Array:
+    return jnp.where(is_nan, x.dtype.type(np.nan), x)
+
+
+_with_nan = Primitive("dmlax_with_nan")
+_with_nan.def_impl(_put_nan)
+_with_nan.def_abstract_eval(lambda x, is_nan: x)
+batching.defbroadcasting(_with_nan)
+mlir.register_lowering(_with_nan, mlir.lower_fun(_put_nan, multiple_results=False))
+
+
 # True while a program is lowered that keeps its kernels, although it is exported.
 keeps_kernels = contextvars.ContextVar("dmlaxkeeps_kernels", default=False)
 _KERNEL_TARGETS = dict[str, None]()  # of XLA's calls, in order

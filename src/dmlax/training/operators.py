@@ -361,7 +361,7 @@ def fake_quantize(
     quantized = jnp.clip(quantized, *map(container.type, limits))
     if axis is not None:
         scale, zero = jax.tree.map(functools.partial(_along, array.ndim, axis), (scale, zero))
-    return rounding.dequantize(limits, array, quantized, scale, zero)
+    return rounding.dequantize(limits, array, quantized, scale, zero, jnp.isnan(array))
 
 
 def scale_gradient(scale: ArrayLike, /, count: int, *, dtype: DTypeLike = jnp.int8) -> Array:

@@ -10,7 +10,7 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from dmlax._byte_lookup.api import quantized_lookup
-from dmlax._core import ieee
+from dmlax._core import compat, ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax._quantize.api import element_wise_dequantize_linear, element_wise_quantize_linear
@@ -18,6 +18,7 @@ from dmlax._quantize.api import element_wise_dequantize_linear, element_wise_qua
 T = TypeVar("T")
 Limits = tuple[int, int]  # the least and the greatest quantized value
 _IDENTITY = np.arange(256, dtype=np.uint8)
+_IS_NAN = np.uint8(2)  # beside 1 for a value inside of the clamp, and 0 for one outside
 _FOUR_BITS = {"int4": (-8, 7), "uint4": (0, 15)}  # NumPy does not know them
 
 
@@ -55,7 +56,12 @@ def stopped(values: T) -> T:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def dequantize(
-    limits: Limits, value: Array, quantized: Array, scale: Array, zero_point: Array | None
+    limits: Limits,
+    value: Array,
+    quantized: Array,
+    scale: Array,
+    zero_point: Array | None,
+    is_nan: Array,
 ) -> Array:
     """Dequantizes integers; the derivative is that of rounding and clamping `value`.
 
@@ -65,51 +71,60 @@ def dequantize(
       quantized: integers of the value's shape.
       scale: float32; it and the zero point broadcast to the value.
       zero_point: of the dtype of `quantized`, or None for 0.
+      is_nan: where the value is NaN, which no integer stands for.
     """
     of_rank = quantized.reshape(quantized.shape or (1,))
-    return element_wise_dequantize_linear(of_rank, scale, zero_point).reshape(quantized.shape)
+    floats = element_wise_dequantize_linear(of_rank, scale, zero_point).reshape(quantized.shape)
+    return compat.with_nan(floats, is_nan)
 
 
 def dequantize_to(
-    value: Array, quantized: Array, scale: Array, zero_point: Array | None = None
+    value: Array,
+    quantized: Array,
+    scale: Array,
+    zero_point: Array | None = None,
+    is_nan: Array | None = None,
 ) -> Array:
     """Dequantizes integers to which `value` was rounded, and clamped to their dtype's range."""
-    return dequantize(limits_of(quantized.dtype), value, quantized, scale, zero_point)
+    is_nan = jnp.isnan(value) if is_nan is None else is_nan
+    return dequantize(limits_of(quantized.dtype), value, quantized, scale, zero_point, is_nan)
 
 
 def _derivative(
     limits: Limits, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
-    """The tangent is zero in `value` where the clamp changed the rounded value."""
-    value, quantized, scale, zero_point = primals
-    of_value, _, of_scale, _ = tangents
+    """The tangent is zero in `value` where the clamp changed the rounded value; NaN where it is."""
+    value, quantized, scale, zero_point, _ = primals
+    of_value, _, of_scale, _, _ = tangents
     zero = 0.0 if zero_point is None else _expand(zero_point.astype(jnp.float32), value)
     steps = value / _expand(scale, value)
     rounded = jnp.rint(steps) + zero
-    inside = _stored((rounded >= limits[0]) & (rounded <= limits[1]))
+    inside = ((rounded >= limits[0]) & (rounded <= limits[1])).astype(jnp.uint8)
+    place = _stored(jnp.where(jnp.isnan(value), _IS_NAN, inside))
     tangent = jnp.zeros_like(value)
     if not isinstance(of_value, SymbolicZero):
-        tangent += lax.select(inside, of_value, tangent)
+        factor = jnp.where(place == _IS_NAN, jnp.float32(jnp.nan), 1)
+        tangent += lax.select(place > 0, of_value * factor, tangent)
     if not isinstance(of_scale, SymbolicZero):
         level = quantized.astype(jnp.float32) - zero
-        tangent += (level - jnp.where(inside, steps, 0)) * _expand(of_scale, value)
+        tangent += (level - jnp.where(place > 0, steps, 0)) * _expand(of_scale, value)
     return dequantize(limits, *primals), tangent
 
 
 dequantize.defjvp(_derivative, symbolic_zeros=True)
 
 
-def _stored(mask: Array) -> Array:
-    """Keeps a mask as bytes: XLA would keep the floats, and compute the mask in the backward.
+def _stored(place: Array) -> Array:
+    """Keeps bytes: XLA would keep the floats, and compute the bytes in the backward.
 
     XLA:CPU drops barriers before it fuses, and does not fuse through a kernel.
     """
 
-    def through_kernel(mask: Array) -> Array:
-        return quantized_lookup(mask.astype(jnp.uint8), _IDENTITY) != 0
+    def through_kernel(place: Array) -> Array:
+        return quantized_lookup(place, _IDENTITY)
 
     stored: Array = lax.platform_dependent(
-        mask, cpu=through_kernel, cuda=through_kernel, default=lax.optimization_barrier
+        place, cpu=through_kernel, cuda=through_kernel, default=lax.optimization_barrier
     )
     return stored
 

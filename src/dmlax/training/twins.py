@@ -162,8 +162,20 @@ def call(twin: Twin, arguments: Values) -> Array:
     implementation = options.pop("implementation")
     plan, operands = twin.operator.plan(*integers, **rounding.stopped(options))
     output = twin.operator.call(plan, operands, implementation)
-    of_output = _spread(checked, "output")
-    return rounding.dequantize_to(twin.compute(plan, *reals), output, *of_output)
+    compute = functools.partial(twin.compute, plan)
+    of_output, is_nan = _spread(checked, "output"), _is_nan(compute, reals, output)
+    return rounding.dequantize_to(compute(*reals), output, *of_output, is_nan)
+
+
+def _is_nan(compute: Callable[..., Array], reals: tuple[Array | None, ...], output: Array) -> Array:
+    """Where the float operator gives NaN; it runs if a tensor has one."""
+    fixed = rounding.stopped(reals)
+    has_nan = [jnp.isnan(x).any() for x in fixed if x is not None]
+    return lax.cond(
+        functools.reduce(jnp.logical_or, has_nan),
+        lambda: jnp.isnan(compute(*fixed)),
+        lambda: jnp.zeros_like(output, bool),
+    )
 
 
 def call_sum(arguments: Values) -> Array:

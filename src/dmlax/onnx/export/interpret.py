@@ -13,16 +13,18 @@ from dmlax.onnx.export.primitives import RULES, Site
 from dmlax.onnx.export.writer import Form, Tensor, Unwritable, Writer, constant
 
 _LABEL = "dmlax_label"  # holds a call of an operator
+_WITH_NAN = "dmlax_with_nan"  # NaN is no number that integers stand for
 _SAME = (
     *("copy", "copy_p", "device_put", "optimization_barrier", "sharding_constraint"),
     *("stop_gradient", _LABEL, "dmlax_refuse", "dmlax_hide_constant", "dmlax_opaque"),
+    _WITH_NAN,
 )
 _CALLS = (
     *("jit", "closed_call", "core_call", "composite", "checkpoint", "remat2"),
     *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call"),
 )
 _NEVER_FOLDED = (  # effects, and moves of constants, which the writer makes itself
-    *("debug", "io_call", "pure_call", "random_"),
+    *("debug", "io_call", "pure_call", "random_", _WITH_NAN),
     *("broadcast_in_dim", "dim_as_value", "reshape", "slice", "squeeze", "transpose"),
 )
 
@@ -119,6 +121,8 @@ def _label(equation: compat.Equation) -> Any:
 
 def _operands(equation: compat.Equation) -> Sequence[Any]:
     """A label stands for a call: it needs the operands, not the outputs of the lowering."""
+    if equation.primitive.name == _WITH_NAN:
+        return equation.invars[:1]
     count = 0 if _label(equation) is None else len(equation.outvars)
     return equation.invars[count:]
 
