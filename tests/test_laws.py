@@ -263,6 +263,14 @@ def test_operands_are_left_alone(law):
 
 
 @every_law
+def test_operands_have_any_order_of_bytes(law):
+    """Also after a call with the machine's order, whose program is kept."""
+    swap = lambda x: np.asarray(x).astype(np.asarray(x).dtype.newbyteorder(">"))  # noqa: E731
+    wanted = law.function(*law.operands)
+    assert_tree(law.function(*jax.tree.map(swap, law.operands)), wanted)
+
+
+@every_law
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 def test_donation_is_safe(law):
     operands = jax.tree.map(jnp.array, law.operands)

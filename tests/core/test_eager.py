@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import sys
+import threading
+import types
 import weakref
 
 import jax
@@ -173,6 +175,33 @@ def test_scalars_are_bounded(monkeypatch, operands):
     for scale in range(1, 12):
         dmlax.element_wise_dequantize_linear(operands[0], float(scale))
         assert len(kept()) <= 4
+
+
+class Shared(dict):
+    """Scalars that another thread forgets after every look."""
+
+    def forget(self):
+        thread = threading.Thread(target=self.clear)
+        thread.start()
+        thread.join()
+
+    def __contains__(self, key):
+        found = super().__contains__(key)
+        self.forget()
+        return found
+
+    def get(self, key, default=None):
+        found = super().get(key, default)
+        self.forget()
+        return found
+
+
+def test_another_thread_may_forget_a_scalar_while_it_is_looked_up():
+    scalars, scale = Shared(), jnp.float32(0.5)
+    operands = lambda: types.SimpleNamespace(scale=scale)  # noqa: E731
+    for _ in range(2):
+        assert eager._place(scalars, (), operands, "scale", 0.5) is scale
+        scalars["scale", float, 0.5, ()] = scale
 
 
 def test_no_array_of_the_user_is_kept():

@@ -20,6 +20,7 @@ from dmlax.onnx import peer
 from dmlax.onnx.__main__ import main
 from dmlax.onnx.inputs import draw_inputs
 from support import NATIVE
+from support.onnx_files import File
 from support.onnx_models import FLOAT_MODELS, inputs_of, quantized
 from zoo.networks import Network, quantize
 
@@ -237,6 +238,26 @@ def test_inputs_by_position_and_by_name(model, images):
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the copy is not waited for elsewhere")
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "i8", "u2", "i1"])
+def test_inputs_and_params_have_any_order_of_bytes_and_any_strides(dtype):
+    file = File(14)
+    w = np.arange(1, 4).astype(f"<{dtype}")
+    y = file.node("Add", file.input(w), file.constant(w))
+    file.output(y, w.dtype)
+    loaded = dmlax.onnx.load(file.model())
+    swapped = np.arange(1, 7).astype(f">{dtype}")[::-2]
+    wanted = [7, 6, 5]
+    runs = (loaded, lambda x: loaded({"x0": x}), lambda x: loaded.apply(loaded.params, x))
+    for run in runs * 2:  # also after a call in the machine's order
+        for x in (swapped, swapped.astype(f"<{dtype}"), swapped.copy()):
+            assert np.asarray(run(x)[y]).tolist() == wanted
+    for order in "<>":
+        held = {name: np.asarray(x).astype(f"{order}i4") for name, x in loaded.params.items()}
+        if dtype == "i4":
+            loaded.params = held
+            assert np.asarray(loaded(w)[y]).tolist() == [2, 4, 6]
+
+
 def test_a_call_waits_for_the_copy_of_large_inputs(model, images, monkeypatch):
     """XLA would compute on the thread that copies, and memory stay with each of these threads."""
     images = np.tile(images, (1 + (1 << 20) // images.nbytes, 1, 1, 1))

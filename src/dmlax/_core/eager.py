@@ -20,7 +20,8 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _PROGRAMS, _SCALARS = 1024, 256  # programs that are kept, and scalars per program
 _NUMBERS = frozenset({int, float, *(np.dtype(code).type for code in "bBhHiIlLqQefd")})
-_Scalars = dict[Hashable, Array | None]
+_Scalars = dict[Hashable, Array | object | None]
+_ABSENT = object()
 _STATIC = frozenset({int, str, type(None)})
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # all public functions, by their operators' names
 
@@ -162,8 +163,9 @@ def _place(
     if kind not in _NUMBERS:
         return value
     key = name, kind, value, dtypes
-    if key in scalars:
-        return scalars[key]
+    kept = scalars.get(key, _ABSENT)  # once: another thread may clear them
+    if kept is not _ABSENT:
+        return kept
     scalar = getattr(operands(), name)
     if isinstance(scalar, np.ndarray):
         scalar = jnp.asarray(scalar)

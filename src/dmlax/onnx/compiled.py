@@ -11,6 +11,7 @@ from jax import Array
 
 from dmlax._compile import compiler_options, compiling_kernels, has_kernels
 from dmlax._core import compat, splitting
+from dmlax.onnx.operators.values import native
 from dmlax.onnx.weights import Param
 
 Inputs: TypeAlias = Mapping[str, object]
@@ -70,7 +71,7 @@ class CompiledModel:
     def __call__(self, params: Mapping[str, Param], inputs: Inputs) -> Arrays:
         """Computes the outputs."""
         if not self._are_these(params):
-            outputs: Arrays = self._of_any_params(params, inputs)
+            outputs: Arrays = self._of_any_params(jax.tree.map(native, dict(params)), inputs)
             return outputs
         if self._may_have_kernels:
             leaves: list[Any] = jax.tree.leaves(inputs)

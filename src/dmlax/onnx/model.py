@@ -39,6 +39,7 @@ from dmlax.onnx.operators.values import (
     device_dtype,
     fits,
     narrow,
+    native,
     to_device,
     why_costly,
 )
@@ -484,7 +485,7 @@ def _as_array(name: str, value: Any, wanted: TensorType) -> Any:
     if np.dtype(array.dtype).kind in "OSUMm":
         text = f"is of type {type(value).__name__} and has no numbers, expected {wanted}"
         raise SpecError(f"Model: {name} {text}", "data_type", name)
-    return array
+    return native(array) if isinstance(array, np.ndarray) else array
 
 
 def _read_array(value: Any) -> np.ndarray | Array:

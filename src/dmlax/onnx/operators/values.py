@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypeGuard, overload
+from typing import Any, TypeGuard, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from dmlax._core import ieee
 from dmlax.errors import UnsupportedError
 from dmlax.onnx import budget
 
+_Array = TypeVar("_Array", Array, np.ndarray)
 Tensor = Array | np.ndarray
 """An operand; a constant of the file is one of the model's params."""
 
@@ -270,7 +271,13 @@ def to_device(value: object) -> object:
     if value.dtype == object:  # sizes, some of them symbolic
         sizes = jnp.stack([jnp.asarray(size) for size in value.ravel()]).reshape(value.shape)
         return sizes.astype(np.float32) if isinstance(value, FloatSizes) else sizes
+    value = native(value)
     return jnp.asarray(value if has_x64() else budget.compute_once(narrow, value))
+
+
+def native(array: _Array) -> _Array:
+    """An array with the machine's order of bytes; JAX's cached programs read bytes as they are."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def on_host_or_device(x: Tensor) -> tuple[ModuleType, Tensor]:
