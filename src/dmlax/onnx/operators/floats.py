@@ -5,8 +5,10 @@ quantization that follows rounds them. Exponentials, reductions and matrix produ
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -14,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import choice, float_bits, ieee
+from dmlax._core import choice, compat, float_bits, ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax._rows import call as rows
@@ -152,14 +154,45 @@ def sqrt(x: Tensor) -> Tensor:
 @operator("Pow", 7, 12, 13, 15)
 def power(x: Tensor, exponent: Parameter) -> Tensor:
     """Raises to a power; a square is a product."""
+    is_integer = np.dtype(x.dtype).kind in "iu"
     if is_known(x) and is_known(exponent):
-        expect_memory(np.result_type(x, exponent), *np.broadcast_shapes(x.shape, exponent.shape))
-        raised: np.ndarray = np.power(x, exponent).astype(x.dtype)
+        count = 4 if is_integer else 1  # of float64 values in between
+        expect_memory(np.float64, count, *np.broadcast_shapes(x.shape, exponent.shape))
+        with np.errstate(all="ignore"):
+            if is_integer:
+                return np.asarray(_integer_power(np, x, exponent))
+            raised: np.ndarray = np.power(x, exponent).astype(x.dtype)
         return raised
+    if is_integer:
+        return compat.in_64_bits(lambda pair: _integer_power(jnp, *pair), align(x, exponent))
     if is_known(exponent) and exponent.size == 1 and float(exponent.ravel()[0]) == 2.0:
         return multiply(to_device(x), to_device(x))
     base, other = align(x, exponent)
-    return jnp.power(base, other.astype(base.dtype))
+    dtypes = {base.dtype, other.dtype} if is_float(other) else {base.dtype}
+    common = base.dtype if len(dtypes) == 1 else max(np.dtype(np.float32), *dtypes, key=_size)
+    raised_on_device = jnp.power(base.astype(common), other.astype(common))
+    return convert(raised_on_device, base.dtype)
+
+
+def _size(dtype: np.dtype) -> int:
+    return dtype.itemsize
+
+
+def _integer_power(xp: ModuleType, x: Any, exponent: Any) -> Any:
+    """The float64 power, truncated; what does not fit is the lowest integer, as on an x86-64.
+
+    ONNX Runtime multiplies along an axis that shares the exponent 2 or 3, and products wrap.
+    """
+    limits = np.iinfo(x.dtype)
+    power = xp.trunc(xp.power(x.astype(np.float64), exponent.astype(np.float64)))
+    fits = (power >= float(limits.min)) & (power < float(limits.max) + (limits.bits < 64))
+    power = xp.where(fits, xp.where(fits, power, 0).astype(x.dtype), x.dtype.type(limits.min))
+    sizes = itertools.zip_longest(x.shape[::-1], exponent.shape[::-1], fillvalue=1)
+    last, of_exponent = next((pair for pair in sizes if pair != (1, 1)), (1, 1))
+    if of_exponent == 1 != last:
+        power = xp.where(exponent == 2, x * x, power)
+        power = xp.where(exponent == 3, x * x * x, power)
+    return power
 
 
 @operator("HardSigmoid", 6, 22)

@@ -232,6 +232,9 @@ def _place(index: int, size: int) -> int:
 
 def _range(start: int | None, end: int | None, step: int, size: int) -> slice:
     """Converts ONNX's range to Python's: an end below every index becomes None."""
+    if isinstance(step, int):  # XLA multiplies by a longer step
+        longest = max(size, 1) if isinstance(size, int) else _FAR
+        step = min(max(step, -longest), longest)
     if step < 0 and isinstance(end, int) and end in _BEFORE_START:
         end = None
     if step < 0 and isinstance(size, int):
