@@ -134,7 +134,7 @@ def _index_of(name: str) -> Callable[..., Any]:
         x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Tensor:
         xp, x = on_host_or_device(x)
-        axis %= x.ndim
+        axis += x.ndim if axis < 0 else 0
         if x.shape[axis] == 0:
             shape = (*x.shape[:axis], 1, *x.shape[axis:][1:])
             if 0 not in shape:
