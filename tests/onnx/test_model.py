@@ -344,6 +344,16 @@ def test_inputs_may_be_keywords(model, images):
             call()
 
 
+@pytest.mark.parametrize("format", ["qoperator", "qdq"])
+def test_a_gradient_by_the_input_is_zero_and_explain_says_where_it_ends(format):
+    file = quantized("classifier", format)
+    loaded, images = dmlax.onnx.load(file), inputs_of(file)["x"]
+    gradient = jax.grad(lambda x: sum(y.sum() for y in loaded.apply(loaded.params, x).values()))
+    assert not np.any(gradient(images))
+    notes = [note for call in dmlax.explain(gradient, images).calls for note in call.notes]
+    assert any(note.startswith("its gradient is zero") for note in notes)
+
+
 def test_an_inner_tensor_changes_nothing(model, images):
     inner = next(name for name in model.tensors() if name.startswith("add_"))
     (output,) = model.outputs

@@ -197,6 +197,9 @@ class Model:
     ) -> dict[str, Array]:
         """Computes outputs, as a pure function.
 
+        A gradient goes through float operators and ends at a quantization: that of a quantized
+        model by its input is zero. `dmlax.explain(jax.grad(f), x)` says where it ends.
+
         Args:
           params: as `model.params`.
           inputs: an array, a tuple of them in the file's order, or a dict by name. `jax.jit` wraps
