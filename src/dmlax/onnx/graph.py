@@ -134,6 +134,7 @@ class Graph:
       parameters: the tensors that a node passes to its subgraph, which has no `inputs`.
       types: the types that the file declares for tensors.
       defaults: the inputs that have a constant, which a call may replace.
+      inner: the outputs that a caller asks for, and that are no outputs of the file.
     """
 
     nodes: tuple[Node, ...]
@@ -143,6 +144,7 @@ class Graph:
     parameters: tuple[str, ...] = ()
     types: Mapping[str, TensorType] = field(default_factory=dict)
     defaults: Mapping[str, TensorType] = field(default_factory=dict)
+    inner: frozenset[str] = frozenset()
 
     def replace(self, **changes: Any) -> "Graph":
         """Returns a copy with other fields."""
@@ -197,7 +199,8 @@ class Graph:
     def has_one_scale(self, node: Node) -> bool:
         """True if the scale and the zero point of a (de)quantization are constant numbers."""
         parameters = [self.constants.get(name) for name in node.inputs[1:] if name]
-        return all(array is not None and array.size == 1 for array in parameters)
+        is_one = all(array is not None and array.size == 1 for array in parameters)
+        return is_one and not node.attributes.get("block_size")
 
     @functools.cached_property
     def tensors(self) -> frozenset[str]:

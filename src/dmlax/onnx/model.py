@@ -278,8 +278,9 @@ class Model:
         for name in outputs:
             if name not in self._file.tensors:
                 raise SpecError(f"Model: outputs has no tensor {name!r}", "option", "outputs")
-        wanted = self._file.replace(outputs=outputs).prune()
-        graph = run_passes(wanted, self._options.arithmetic)
+        inner = dict.fromkeys(name for name in outputs if name not in self._file.outputs)
+        whole = self._file.replace(outputs=(*self._file.outputs, *inner), inner=frozenset(inner))
+        graph = run_passes(whole, self._options.arithmetic).replace(outputs=outputs).prune()
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
         return graph.replace(constants=constants)
 

@@ -7,7 +7,7 @@ quantization that follows rounds them. Exponentials, reductions and matrix produ
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from dmlax._core import choice, compat, float_bits, ieee
 from dmlax._core.arguments import expand_rank
@@ -45,6 +46,7 @@ from dmlax.onnx.operators.windows import Windows
 _Pair = Callable[..., Array]
 _BINARY = (7, 13, 14)
 _LIMITS = {"min": float, "max": float}
+_BLOCK, _FEWEST = 128, 16  # of a block of ONNX Runtime's products: its depth and width; columns
 _MOST_TAPS = 64  # of a depthwise convolution that a CPU computes as a sum of shifted images
 
 
@@ -322,6 +324,68 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, factors: GemmFactors) ->
 @operator("Conv", 1, 11, 22)
 def convolution(x: Array, w: Array, bias: Tensor | None = None, *, windows: Windows) -> Array:
     """Convolves floats."""
+    is_depthwise = windows.group == x.shape[1] == w.shape[0]
+    if is_depthwise and math.prod(w.shape[2:]) <= _MOST_TAPS:
+        result = _convolve(x, w, windows, _add_taps)
+    else:
+        result = _convolve(x, w, windows)
+    return result if bias is None else result + by_channel(bias, x.ndim)
+
+
+@operator("MatMul", 1, domain=OWN)
+def ordered_product(a: Array, b: Array) -> Array:
+    """Multiplies matrices of floats in ONNX Runtime's order of sums."""
+    is_plain = a.ndim < 2 or b.ndim != 2 or not isinstance(b.shape[0], int)
+    return matrix_product(a, b) if is_plain else _in_order(a, b)
+
+
+@operator("Gemm", 1, domain=OWN)
+def ordered_gemm(a: Array, b: Array, c: Array | None = None, *, factors: GemmFactors) -> Array:
+    """Multiplies matrices of floats in ONNX Runtime's order of sums, which begin with the bias."""
+    return _in_order(a.T if factors.transA else a, b.T if factors.transB else b, c)
+
+
+@operator("Conv", 1, domain=OWN)
+def ordered_convolution(
+    x: Array, w: Array, bias: Tensor | None = None, *, windows: Windows
+) -> Array:
+    """Convolves floats in ONNX Runtime's order of sums, as a product of filters and windows."""
+    if windows.group > 1 or not all(isinstance(size, int) for size in x.shape[1:]):
+        return convolution(x, w, bias, windows=windows)
+    output, ones = jax.eval_shape(lambda: _convolve(x, w, windows)), (1,) * (x.ndim - 2)
+    padding = zip(*windows.padding(list(x.shape[2:]), w.shape[2:]), strict=True)
+    padded = jnp.pad(x, [(0, 0), (0, 0), *padding])
+    moves = (output.shape[2:], windows.strides or ones, windows.dilations or ones)
+    images = jnp.stack([padded[(..., *axes)] for axes in _taps(w, *moves)], 2)
+    filters = w.reshape(w.shape[0], -1)
+    rows = images.reshape(x.shape[0], filters.shape[1], math.prod(output.shape[2:]))
+    result = _in_order(filters, rows).reshape(output.shape)
+    return result if bias is None else ieee.add(result, by_channel(bias, x.ndim))
+
+
+def _in_order(a: Array, b: Array, start: Array | None = None) -> Array:
+    """A sum of products of parts of the depth; XLA on a CPU adds up a part element by element."""
+    depth, width = b.shape[-2:]
+    size, columns = _BLOCK, _BLOCK
+    while isinstance(width, int) and columns > _FEWEST and columns // 2 >= width:
+        size, columns = size * 2, columns // 2
+
+    def add_part(place: ArrayLike, total: Array | None, count: int = size) -> Array:
+        left = lax.dynamic_slice_in_dim(a, place, count, a.ndim - 1)
+        part = matrix_product(left, lax.dynamic_slice_in_dim(b, place, count, b.ndim - 2))
+        return part if total is None else ieee.add(*align(total, part))
+
+    total = add_part(0, start, min(size, depth))
+    whole = depth // size
+    if whole > 1:
+        total = lax.fori_loop(1, whole, lambda i, total: add_part(i * size, total), total)
+    return add_part(whole * size, total, depth % size) if whole and depth % size else total
+
+
+def _convolve(
+    x: Array, w: Array, windows: Windows, on_cpu: Callable[..., Array] | None = None
+) -> Array:
+    """Convolves floats by XLA; a CPU may have a function of its own."""
     kernel, ones = w.shape[2:], (1,) * (x.ndim - 2)
     if 0 in kernel:
         raise ModelError(f"its kernel is {list(kernel)}, expected no size 0")
@@ -338,14 +402,12 @@ def convolution(x: Array, w: Array, bias: Tensor | None = None, *, windows: Wind
             precision=lax.Precision.HIGHEST,
         )
 
-    is_depthwise = windows.group == x.shape[1] == w.shape[0]
-    if is_depthwise and math.prod(kernel) <= _MOST_TAPS:
-        output = jax.eval_shape(convolve, (x, w))
-        add_taps = functools.partial(_add_taps, output.shape[2:], padding, strides, dilations)
-        result = choice.by_platform((x, w), output, convolve, {"cpu": add_taps})
-    else:
-        result = convolve((x, w))
-    return result if bias is None else result + by_channel(bias, x.ndim)
+    if on_cpu is None:
+        return convolve((x, w))
+    output = jax.eval_shape(convolve, (x, w))
+    function = functools.partial(on_cpu, output.shape[2:], padding, strides, dilations)
+    result: Array = choice.by_platform((x, w), output, convolve, {"cpu": function})
+    return result
 
 
 def _add_taps(
@@ -359,12 +421,8 @@ def _add_taps(
     image, filter = operands
     padded = jnp.pad(image, [(0, 0), (0, 0), *padding])
     total = None
-    for tap in np.ndindex(filter.shape[2:]):
-        starts = [index * step for index, step in zip(tap, dilations, strict=True)]
-        axes = [
-            slice(start, start + (size - 1) * stride + 1, stride)
-            for start, size, stride in zip(starts, sizes, strides, strict=True)
-        ]
+    taps = np.ndindex(filter.shape[2:])
+    for tap, axes in zip(taps, _taps(filter, sizes, strides, dilations), strict=True):
         factor = filter[(slice(None), 0, *tap)].reshape(-1, *(1,) * len(sizes))
         term = padded[(..., *axes)] * factor
         total = term if total is None else total + term
@@ -375,6 +433,18 @@ def _add_taps(
 def are_columns(x: Tensor, *parameters: Tensor | None) -> bool:
     """True if each parameter that is there has a value for every column of rows."""
     return all(values is None or values.shape == x.shape[-1:] for values in parameters)
+
+
+def _taps(
+    filter: Array, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> Iterator[list[slice]]:
+    """The elements of a padded image that each element of a filter meets."""
+    for tap in np.ndindex(filter.shape[2:]):
+        starts = [index * step for index, step in zip(tap, dilations, strict=True)]
+        yield [
+            slice(start, start + (size - 1) * stride + 1, stride)
+            for start, size, stride in zip(starts, sizes, strides, strict=True)
+        ]
 
 
 def normalize(

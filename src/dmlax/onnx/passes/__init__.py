@@ -28,6 +28,7 @@ from dmlax.onnx.passes.products import (
 from dmlax.onnx.passes.qdq import fuse_qdq, known_types
 from dmlax.onnx.passes.redundant_nodes import drop_clamps, drop_identities, drop_unread_outputs
 from dmlax.onnx.passes.row_selection import take_rows_first
+from dmlax.onnx.passes.signed_bytes import shift_signed_bytes
 
 Pass = Callable[..., Graph]
 
@@ -38,6 +39,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     drop_clamps,
     fuse_normalizations,
+    shift_signed_bytes,
     fuse_qdq,
     fuse_scaled_products,
     join_products,
@@ -50,7 +52,7 @@ PASSES: tuple[Pass, ...] = (
     revive_dead_channels,
 )
 
-_OF_ARITHMETIC = (fuse_qdq, fuse_scaled_products)
+_OF_ARITHMETIC = (shift_signed_bytes, fuse_qdq, fuse_scaled_products)
 
 PASSES_OF_SHAPES: tuple[Callable[[Graph, Avals], Graph], ...] = (
     fuse_byte_functions,

@@ -4,13 +4,14 @@ The quantized operator must compute what the file says: `FUSIONS` and `_why_not`
 conditions. Groups that miss one are computed in floats, as their nodes say.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dmlax._core.requantize import Arithmetic
-from dmlax.onnx.graph import GIVEN, MICROSOFT, Graph, Node, TensorType
+from dmlax.onnx.graph import GIVEN, MICROSOFT, OWN, Graph, Node, TensorType
+from dmlax.onnx.operators.nonzero import COUNTED
 from dmlax.onnx.operators.values import DTYPES
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
@@ -25,8 +26,8 @@ class Quantized(NamedTuple):
     zero_point: str
     axis: int | None  # of the parameters; None for one value
     dtype: np.dtype
-    peer_dtype: np.dtype  # ONNX Runtime makes uint8 of int8 between two of its nodes
     shape: tuple[int | str, ...] | None  # known for constants and for the graph's inputs
+    is_constant: bool
     scales: np.ndarray
     zero_points: np.ndarray
 
@@ -39,16 +40,33 @@ class Group(NamedTuple):
     output: Quantized | None  # None for floats
 
 
+class _Every:
+    """Contains every value."""
+
+    def __contains__(self, value: object) -> bool:
+        return True
+
+
+_EVERY = _Every()
+
+
 class Fusion(NamedTuple):
-    """The quantized operator for a float one, and its conditions."""
+    """The quantized operator for a float one, and its conditions.
+
+    An attribute that `attributes` does not list, or a value that it does not contain, leaves the
+    float operator as it is. Operators have one output, and ranks are any that ONNX allows.
+    """
 
     op: str = ""  # "" is the float one, which moves integers as it moves floats
+    attributes: Mapping[str, Container[Any]] = {}  # an absent attribute has a listed value
     weight_axis: Callable[[Node], int] | None = None  # along which scales of weights may lie
     bias: int | None = None  # its place
     floats: str = ""  # the quantized operator whose output is float, if there is one
     needs_order: bool = False  # True for an operator that needs positive scales
     needs_scalars: bool = False  # True if ONNX Runtime fuses only scales of rank 0
-    # A condition for the attributes of the float operator.
+    needs_unsigned: bool = False  # True if ONNX Runtime fuses only uint8 inputs
+    weight_ranks: Container[Any] = _EVERY  # that the quantized operator multiplies
+    # A condition for the attributes together.
     fits: Callable[[Mapping[str, Any]], bool] = lambda attributes: True
 
 
@@ -58,33 +76,77 @@ def _averages_elements(attributes: Mapping[str, Any]) -> bool:
     return not beyond and set(attributes.get("dilations") or ()) <= {1}
 
 
+def _any(*names: str) -> dict[str, Container[Any]]:
+    """Attributes of which every value is computed."""
+    return dict.fromkeys(names, _EVERY)
+
+
+_WINDOWS = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
+_RESIZE = (
+    *("antialias", "axes", "cubic_coeff_a", "exclude_outside", "extrapolation_value"),
+    *("keep_aspect_ratio_policy", "nearest_mode"),
+)
+_INSIDE = (  # transformations that read elements of the input alone; a crop fills in a float
+    *("align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"),
+    "tf_half_pixel_for_nn",
+)
+
 FUSIONS: Mapping[str, Fusion] = {
     "Add": Fusion("QLinearAdd", needs_scalars=True),
-    "AveragePool": Fusion("QLinearAveragePool", fits=_averages_elements),
-    "Concat": Fusion("QLinearConcat"),
-    "Conv": Fusion("QLinearConv", weight_axis=lambda node: 0, bias=2),
+    "AveragePool": Fusion(
+        "QLinearAveragePool",
+        _any(*_WINDOWS, "ceil_mode", "count_include_pad"),
+        fits=_averages_elements,
+    ),
+    "Concat": Fusion("QLinearConcat", _any("axis")),
+    "Conv": Fusion(
+        "QLinearConv",
+        _any(*_WINDOWS, "group"),
+        weight_axis=lambda node: 0,
+        bias=2,
+        needs_unsigned=True,
+        weight_ranks=(3, 4),
+    ),
+    "DepthToSpace": Fusion(attributes=_any("blocksize", "mode")),
+    "Expand": Fusion(),
+    "Flatten": Fusion(attributes=_any("axis")),
+    "Gather": Fusion(attributes=_any("axis")),
+    "GatherElements": Fusion(attributes=_any("axis")),
     "Gemm": Fusion(
         "QGemm",
+        {**_any("alpha", "transA", "transB"), "beta": (1.0,)},
         weight_axis=lambda node: -2 if node.attributes.get("transB") else -1,
         bias=2,
         floats="QGemm",
-        fits=lambda attributes: attributes.get("beta", 1.0) == 1.0,
+        weight_ranks=(2,),
     ),
     "GlobalAveragePool": Fusion("QLinearGlobalAveragePool"),
-    "LeakyRelu": Fusion("QLinearLeakyRelu"),
-    "MatMul": Fusion("QLinearMatMul", weight_axis=lambda node: -1, floats="MatMulIntegerToFloat"),
-    "MaxPool": Fusion(needs_order=True),
-    "Mul": Fusion("QLinearMul", needs_scalars=True),
-    "Sigmoid": Fusion("QLinearSigmoid"),
-    "Softmax": Fusion("QLinearSoftmax", needs_order=True),
-    **dict.fromkeys(
-        (
-            *("DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Identity"),
-            *("Reshape", "Resize", "Slice", "SpaceToDepth", "Squeeze", "Tile", "Transpose"),
-            "Unsqueeze",
-        ),
-        Fusion(),
+    "Identity": Fusion(),
+    "LeakyRelu": Fusion("QLinearLeakyRelu", _any("alpha")),
+    "MatMul": Fusion(
+        "QLinearMatMul",
+        weight_axis=lambda node: -1,
+        floats="MatMulIntegerToFloat",
+        needs_unsigned=True,
     ),
+    "MaxPool": Fusion(attributes=_any(*_WINDOWS, "ceil_mode", "storage_order"), needs_order=True),
+    "Mul": Fusion("QLinearMul", needs_scalars=True),
+    "Reshape": Fusion(attributes=_any("allowzero")),
+    "Resize": Fusion(
+        attributes={
+            **_any(*_RESIZE),
+            "mode": ("nearest",),
+            "coordinate_transformation_mode": _INSIDE,
+        }
+    ),
+    "Sigmoid": Fusion("QLinearSigmoid"),
+    "Slice": Fusion(),
+    "Softmax": Fusion("QLinearSoftmax", _any("axis"), needs_order=True),
+    "SpaceToDepth": Fusion(attributes=_any("blocksize")),
+    "Squeeze": Fusion(),
+    "Tile": Fusion(),
+    "Transpose": Fusion(attributes=_any("perm")),
+    "Unsqueeze": Fusion(),
 }
 
 
@@ -111,7 +173,9 @@ class _Finder:
         self.graph, self.arithmetic, self.types = graph, arithmetic, known_types(graph)
         self.shapes = {name: x.shape for name, x in self.types.items() if x.shape != ()}
         self.shapes |= {name: x.shape for name, x in graph.constants.items()}
-        self.has_nonzero = any(node.op == "NonZero" for node in graph.nodes)
+        # Indices of rows behind a count lie outside, and a subgraph may capture them.
+        counts = any(node.op in COUNTED for node in graph.all_nodes())
+        self.has_outside = counts or bool(graph.parameters)
         self.zero_points: dict[str, np.ndarray] = {}
 
     def is_beside_integers(self, node: Node) -> bool:
@@ -124,17 +188,17 @@ class _Finder:
 
     def fuse(self, node: Node) -> Node | str:
         """The quantized operator that computes a node, or the condition that the node misses."""
-        fusion = FUSIONS.get(node.op) if not node.domain else None
+        fusion = FUSIONS.get(node.op) if node.domain in ("", OWN) else None
         group = self._group(node) if fusion else f"no quantized operator computes {node.type}"
         if fusion is None or isinstance(group, str):
             return str(group)
-        return _why_not(fusion, group, self.arithmetic) or _fuse(fusion, group)
+        why = _why_not(fusion, group, self.arithmetic)
+        if why and self.arithmetic == "float32" and not node.domain and _is_signed(group):
+            return node.become(node.op, OWN, node.inputs, node.attributes)
+        return why or _fuse(fusion, group)
 
     def _group(self, node: Node) -> Group | str:
         """The group of a node that one quantization reads, or none; a sentence for other nodes."""
-        is_gather = node.op in ("Gather", "GatherElements")
-        if is_gather and self.has_nonzero and node.inputs[1] not in self.graph.constants:
-            return "an index behind the last coordinate reads the float 0"
         if len(node.outputs) != 1:
             return "it has several outputs"
         name = node.outputs[0]
@@ -146,7 +210,11 @@ class _Finder:
             output = self._quantized(readers[0].outputs[0], readers[0])
             if output is None:
                 return f"the parameters of {readers[0].outputs[0]} are not constants of one axis"
-        return Group(node, tuple(map(self._dequantized, node.inputs)), output)
+        inputs = tuple(map(self._dequantized, node.inputs))
+        is_gather = node.op in ("Gather", "GatherElements") and self.has_outside
+        if is_gather and node.inputs[1] not in self.graph.constants and _fills_floats(inputs[0]):
+            return "an index behind the last coordinate reads the float 0"
+        return Group(node, inputs, output)
 
     def _dequantized(self, name: str) -> Quantized | None:
         """The integers of which a float32 tensor was made."""
@@ -173,21 +241,27 @@ class _Finder:
             return None
         axis = int(node.attributes.get("axis", 1)) if scales.size > 1 else None
         names = (tensor, node.inputs[1], zero_point or self._zero(dtype))
-        known = (dtype, self._peer_dtype(tensor, dtype), self.shapes.get(tensor))
+        known = (dtype, self.shapes.get(tensor), tensor in self.graph.constants)
         return Quantized(*names, axis, *known, scales, zero_points)
-
-    def _peer_dtype(self, tensor: str, dtype: np.dtype) -> np.dtype:
-        node = self.graph.producers.get(tensor)
-        is_between = node is not None and is_quantize(node) and tensor not in self.graph.outputs
-        readers = self.graph.consumers.get(tensor, [])
-        if dtype == np.int8 and is_between and readers and all(map(is_dequantize, readers)):
-            return np.dtype(np.uint8)
-        return dtype
 
     def _zero(self, dtype: np.dtype) -> str:
         name = self.graph.unused_name(f"zero@{dtype.name}")
         self.zero_points[name] = np.zeros((), dtype)
         return name
+
+
+def _is_signed(group: Group) -> bool:
+    """True for a product of floats of int8, which ONNX Runtime sums in one order."""
+    node, (x, *others) = group.node, group.inputs
+    is_product = node.op in ("Conv", "Gemm", "MatMul") and node.attributes.get("alpha", 1) == 1
+    if not is_product or x is None or None in others[:1] or node.attributes.get("beta", 1) != 1:
+        return False
+    return np.int8 in (x.dtype, group.output and group.output.dtype)
+
+
+def _fills_floats(x: Quantized | None) -> bool:
+    """True if the float 0 is another integer than 0."""
+    return x is not None and bool(x.zero_points.any())
 
 
 def known_types(graph: Graph) -> dict[str, TensorType]:
@@ -237,6 +311,11 @@ def _why_not(fusion: Fusion, group: Group, arithmetic: Arithmetic) -> str | None
     The dtypes are those that ONNX Runtime fuses.
     """
     node, output = group.node, group.output
+    for name, value in node.attributes.items():
+        if value not in fusion.attributes.get(name, ()):
+            return f"the quantized operator does not compute its {name}"
+    if not fusion.fits(node.attributes):
+        return "the quantized operator does not compute its attributes"
     if not fusion.op:
         moves = output is not None and _moves_integers(fusion, group, output)
         return None if moves else "its input and its output have not the same parameters"
@@ -244,14 +323,14 @@ def _why_not(fusion: Fusion, group: Group, arithmetic: Arithmetic) -> str | None
     for name, operand in zip(node.inputs[:place], group.inputs, strict=False):
         if operand is None:
             return f"its input {name} comes from no DequantizeLinear of constant parameters"
-    if not fusion.fits(node.attributes):
-        return "the quantized operator has not its attributes"
     if output is None and not fusion.floats:
         return f"no QuantizeLinear reads its output {node.outputs[0]}"
     operands = [x for x in group.inputs[:place] if x is not None]
     tensors = operands[:1] if fusion.weight_axis else operands
     if not _are_activations(fusion, [*tensors, *([] if output is None else [output])]):
         return "its tensors have not one 8-bit dtype and one scale that the operator takes"
+    if fusion.needs_unsigned and arithmetic == "float32" and operands[0].dtype == np.int8:
+        return "its input is int8 that several nodes read, or an input of the model"
     return _why_no_weights(fusion, group, operands, arithmetic) if fusion.weight_axis else None
 
 
@@ -279,7 +358,7 @@ def _are_activations(fusion: Fusion, tensors: list[Quantized]) -> bool:
         return False
     if fusion.needs_scalars and any(x.scales.ndim for x in tensors):
         return False
-    return {x.peer_dtype for x in tensors} in ({_BYTES[0]}, {_BYTES[1]})
+    return {x.dtype for x in tensors} in ({_BYTES[0]}, {_BYTES[1]})
 
 
 def _moves_integers(fusion: Fusion, group: Group, output: Quantized) -> bool:
@@ -305,14 +384,18 @@ def _are_weights(fusion: Fusion, x: Quantized, weights: Quantized, axis: int) ->
     shape, scales = weights.shape, weights.scales
     if weights.dtype not in _BYTES or not np.isfinite(scales).all():
         return False
-    if x.peer_dtype == np.int8 and weights.peer_dtype != np.int8:
+    if x.dtype == np.int8 and weights.dtype != np.int8:
         return False
-    is_filter = shape is not None and len(shape) in (3, 4)
-    if not (is_filter if fusion.op == "QLinearConv" else scales.all()):  # 0: a dead channel
+    if not scales.all() and not weights.is_constant:  # a dead channel
         return False
-    if weights.axis is None or shape is None:
-        return weights.axis in (None, axis)
-    return weights.axis % len(shape) == axis % len(shape) and shape[axis] == scales.size
+    if shape is None:
+        return weights.axis is None and fusion.weight_ranks is _EVERY
+    if len(shape) not in fusion.weight_ranks:
+        return False
+    if weights.axis is None:
+        return True
+    is_channel = weights.axis % len(shape) == axis % len(shape) and shape[axis] == scales.size
+    return is_channel and len(shape) > 1  # a vector has no channels
 
 
 def _has_alpha(node: Node, x: Quantized, has_bias: bool, arithmetic: Arithmetic) -> bool:
