@@ -171,11 +171,12 @@ def _is_nan(compute: Callable[..., Array], reals: tuple[Array | None, ...], outp
     """Where the float operator gives NaN; it runs if a tensor has one."""
     fixed = rounding.stopped(reals)
     has_nan = [jnp.isnan(x).any() for x in fixed if x is not None]
-    return lax.cond(
+    is_nan: Array = lax.cond(
         functools.reduce(jnp.logical_or, has_nan),
         lambda: jnp.isnan(compute(*fixed)),
         lambda: jnp.zeros_like(output, bool),
     )
+    return is_nan
 
 
 def call_sum(arguments: Values) -> Array:

@@ -166,7 +166,9 @@ def power(x: Tensor, exponent: Parameter) -> Tensor:
             raised: np.ndarray = np.power(x, exponent).astype(x.dtype)
         return raised
     if is_integer:
-        return compat.in_64_bits(lambda pair: _integer_power(jnp, *pair), align(x, exponent))
+        operands = align(x, exponent)
+        powers: Array = compat.in_64_bits(lambda pair: _integer_power(jnp, *pair), operands)
+        return powers
     if is_known(exponent) and exponent.size == 1 and float(exponent.ravel()[0]) == 2.0:
         return multiply(to_device(x), to_device(x))
     base, other = align(x, exponent)
