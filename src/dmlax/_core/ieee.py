@@ -21,7 +21,6 @@ _NAN = {  # a quiet NaN with a payload that no operation makes, by the size of a
 }
 _FRACTION = np.int32(23)
 _HIDDEN_BIT = np.int32(1 << 23)
-_LANES = 4  # of the vectors in which ONNX Runtime sums a channel
 
 
 def guard(x: Array) -> Array:
@@ -111,35 +110,6 @@ def _quotient(x: Array, y: Array) -> Array:
     packed = (exponent << _FRACTION) + (quotient - _HIDDEN_BIT)
     packed = sign | jnp.where(exponent < 255, packed, np.int32(float_bits.FLOAT32.infinity))
     return jnp.where(usual, float_bits.bitcast(packed, jnp.float32), jnp.divide(x, y))
-
-
-def average(x: Array) -> Array:
-    """The float32 average along the last axis, in ONNX Runtime's order of sums."""
-    mean: Array = divide(_sum_by_lanes(x), jnp.asarray(x.shape[-1], jnp.float32))
-    return mean
-
-
-def _sum_by_lanes(x: Array) -> Array:
-    """The float32 sum along the last axis: in four lanes, then one by one for the rest."""
-    size = x.shape[-1]
-    rest = size // _LANES * _LANES
-    padding = [(0, 0)] * (x.ndim - 1) + [(0, _LANES)]  # four elements lie in any symbolic size
-    padded = jnp.pad(x, padding)
-
-    def add_four(i: Array, total: Array) -> Array:
-        return add(total, jax.lax.dynamic_slice_in_dim(padded, _LANES * i, _LANES, -1))
-
-    def add_one(i: Array, total: Array) -> Array:
-        return add(total, jax.lax.dynamic_index_in_dim(padded, i, -1, keepdims=False))
-
-    total = jnp.zeros_like(padded[..., 0])
-    if not (isinstance(rest, int) and rest == 0):
-        lanes = jnp.zeros_like(padded[..., :_LANES])
-        lanes = jax.lax.fori_loop(0, size // _LANES, add_four, lanes)
-        halves = add(lanes[..., :2], lanes[..., 2:])
-        total = add(halves[..., 0], halves[..., 1])
-    summed: Array = jax.lax.fori_loop(rest, size, add_one, total)
-    return summed
 
 
 @jax.jit

@@ -1,7 +1,7 @@
 """Operators on floats, integers and booleans.
 
 Sums, products, quotients and square roots of normal floats are IEEE's on every backend, since a
-quantization that follows rounds them. Exponentials, reductions and matrix products are XLA's.
+quantization that follows rounds them. Exponentials and matrix products are XLA's.
 """
 
 import functools
@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from dmlax._core import choice, compat, float_bits, ieee
+from dmlax._core import choice, compat, float_bits, ieee, sums
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax._rows import call as rows
@@ -472,9 +472,10 @@ def normalize(
       The result, the mean and 1 / deviation.
     """
     axes = tuple(range(axis % x.ndim, x.ndim))
-    mean = x.mean(axes, keepdims=True) if is_centred else jnp.zeros((1,) * x.ndim, x.dtype)
+    zero = jnp.zeros((1,) * x.ndim, x.dtype)
+    mean = sums.mean(x, axes, sums.IN_ROWS) if is_centred else zero
     centred = ieee.subtract(x, mean)
-    variance = ieee.multiply(centred, centred).mean(axes, keepdims=True)
+    variance = sums.mean(ieee.multiply(centred, centred), axes, sums.IN_ROWS)
     deviation = ieee.sqrt(ieee.add(variance, x.dtype.type(epsilon)))
     if axes == (x.ndim - 1,) and are_columns(x, scale, bias):
         y = rows.normalize(x, scale, bias, epsilon, is_centred=is_centred)

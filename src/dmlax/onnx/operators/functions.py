@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core import ieee
+from dmlax._core import ieee, sums
 from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators import rational
@@ -234,9 +234,17 @@ def _hardmax(x: Array) -> Array:
     return (jnp.arange(x.shape[-1]) == places).astype(x.dtype)
 
 
+def _log_softmax(x: Array) -> Array:
+    wide = sums.wide(x)
+    largest = jax.lax.stop_gradient(wide.max(-1, keepdims=True, initial=-np.inf))
+    distance = ieee.subtract(wide, largest)
+    total = sums.total(jnp.exp(distance), [x.ndim - 1], sums.IN_ROWS)
+    return sums.narrow(ieee.subtract(distance, jnp.log(total)), x.dtype)
+
+
 for _op, _function in (
     ("Hardmax", _hardmax),
-    ("LogSoftmax", jax.nn.log_softmax),
+    ("LogSoftmax", _log_softmax),
     ("Softmax", rows.softmax),
 ):
     _along_axis, _over_matrix = _along(_function)

@@ -1,42 +1,51 @@
-"""Normalizations by statistics of the input; sums are in XLA's order."""
+"""Normalizations by statistics of the input, each of which has one order (`_core/sums.py`)."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from numpy.lib.array_utils import normalize_axis_tuple
 
+from dmlax._core import ieee, sums
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import Tensor, operator
 from dmlax.onnx.operators.values import by_channel
 
 
-def _standardize(x: Array, axes: tuple[int, ...], epsilon: float, least: float = 0) -> Array:
-    """Subtracts the mean, and divides by the deviation.
+def _statistics(x: Array, axes: Sequence[int], epsilon: float) -> tuple[Array, Array, Array]:
+    """The mean along axes from 0 on, the distances to it, and the deviation.
 
     Args:
       x: a tensor of floats.
       axes: those of the statistics.
       epsilon: is added to the variance.
-      least: is added to the deviation.
     """
-    centred = x - x.mean(axes, keepdims=True)
-    variance = (centred * centred).mean(axes, keepdims=True)
-    return centred / (jnp.sqrt(variance + epsilon) + least)
+    mean = sums.mean(x, axes)
+    centred = ieee.subtract(x, mean)
+    variance = sums.mean(ieee.multiply(centred, centred), axes)
+    return mean, centred, ieee.sqrt(ieee.add(variance, x.dtype.type(epsilon)))
 
 
 def _scale_channels(x: Array, scale: Tensor, bias: Tensor) -> Array:
     """Multiplies channels by factors, and adds offsets."""
     factor, offset = (by_channel(values, x.ndim).astype(x.dtype) for values in (scale, bias))
-    return x * factor + offset
+    return ieee.add(ieee.multiply(x, factor), offset)
 
 
 @operator("InstanceNormalization", 6, 22)
 def instance_normalization(
     x: Array, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5
 ) -> Array:
-    """Normalizes the channels of every image."""
-    return _scale_channels(_standardize(x, tuple(range(2, x.ndim)), epsilon), scale, bias)
+    """Normalizes the channels of every image by a factor and an offset, as ONNX Runtime does."""
+    wide = sums.wide(x)
+    mean, _, deviation = _statistics(wide, range(2, x.ndim), epsilon)
+    inverse = ieee.divide(jnp.ones_like(deviation), deviation)
+    factor, bias = (by_channel(values, x.ndim).astype(wide.dtype) for values in (scale, bias))
+    factor = ieee.multiply(inverse, factor)
+    offset = ieee.subtract(bias, ieee.multiply(mean, factor))
+    return sums.narrow(ieee.add(ieee.multiply(wide, factor), offset), x.dtype)
 
 
 @operator("GroupNormalization", 18, 21)
@@ -55,7 +64,8 @@ def group_normalization(
         raise ModelError(f"num_groups is {num_groups}, expected a divisor of {channels} channels")
     groups = x.astype(np.float32 if stash_type == 1 else x.dtype)
     groups = groups.reshape((x.shape[0], num_groups, -1))
-    normal = _standardize(groups, (2,), epsilon).reshape(x.shape).astype(x.dtype)
+    _, centred, deviation = _statistics(groups, [2], epsilon)
+    normal = ieee.divide(centred, deviation).reshape(x.shape).astype(x.dtype)
     repeated = [jnp.repeat(values.ravel(), channels // values.size) for values in (scale, bias)]
     return _scale_channels(normal, *repeated)
 
@@ -63,17 +73,21 @@ def group_normalization(
 @operator("MeanVarianceNormalization", 9, 13)
 def mean_variance_normalization(x: Array, *, axes: tuple[int, ...] = (0, 2, 3)) -> Array:
     """Normalizes over some axes."""
-    return _standardize(x, axes, 0, 1e-9)
+    _, centred, deviation = _statistics(x, sorted(normalize_axis_tuple(axes, x.ndim)), 0)
+    normal: Array = ieee.divide(centred, ieee.add(deviation, x.dtype.type(1e-9)))
+    return normal
 
 
 @operator("LpNormalization", 1, 22)
 def lp_normalization(x: Array, *, axis: int = -1, p: Annotated[int, (1, 2)] = 2) -> Array:
     """Divides by the norm along an axis; rows of zeros stay zeros."""
-    powers = jnp.abs(x) if p == 1 else x * x
-    total = powers.sum(axis, keepdims=True)
+    wide = sums.wide(x)
+    powers = jnp.abs(wide) if p == 1 else ieee.multiply(wide, wide)
+    total: Array = sums.total(powers, normalize_axis_tuple(axis, x.ndim), sums.IN_TURN)
     is_zero = total == 0
     total = jnp.where(is_zero, jnp.ones_like(total), total)
-    return jnp.where(is_zero, jnp.zeros_like(x), x / (total if p == 1 else jnp.sqrt(total)))
+    quotient = ieee.divide(wide, total if p == 1 else ieee.sqrt(total))
+    return ieee.narrow(jnp.where(is_zero, jnp.zeros_like(wide), quotient), x.dtype)
 
 
 @operator("LRN", 1, 13)
@@ -81,8 +95,11 @@ def local_response_normalization(
     x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
     """Divides by a power of the mean square of near channels."""
-    ones, pads = [1] * x.ndim, [(0, 0)] * x.ndim
-    window = [*ones[:1], size, *ones[2:]]
-    pads[1] = ((size - 1) // 2, size // 2)
-    total: Array = lax.reduce_window(x * x, np.zeros((), x.dtype), lax.add, window, ones, pads)
-    return x * (bias + alpha / size * total) ** -beta
+    squares = ieee.multiply(x, x)
+    padded = lax.pad(
+        squares,
+        np.zeros((), x.dtype),
+        [(0, 0, 0), ((size - 1) // 2, size // 2, 0), *[(0, 0, 0)] * (x.ndim - 2)],
+    )
+    total = sums.fold(lambda i: lax.dynamic_slice_in_dim(padded, i, x.shape[1], 1), 0, size)
+    return x * (bias + alpha / size * ieee.guard(total)) ** -beta

@@ -11,12 +11,14 @@ import numpy as np
 from jax import Array, lax
 
 import dmlax
-from dmlax._core import ieee
+from dmlax._core import ieee, sums
 from dmlax.onnx.operators.table import Tensor, operator
 from dmlax.onnx.operators.values import device_dtype, expect_memory
 from dmlax.onnx.operators.windows import PoolWindows
 
 _FORMS = (1, 8, 10, 11, 12, 22)
+_MOST_COLUMNS = 2  # between windows whose rows ONNX Runtime adds first
+_WINDOWS = {"window_size": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
 _Images = TypeVar("_Images")
 
 
@@ -69,37 +71,53 @@ def _max_pool_with_places(
 
 def _lp_pool(x: Array, p: float, total: Callable[[Array], Array]) -> Array:
     """The root of sums of powers."""
+    wide = sums.wide(x)
     if p == 1:
-        return total(jnp.abs(x))
+        return sums.narrow(total(jnp.abs(wide)), x.dtype)
     if p == 2:
-        return jnp.sqrt(total(x * x))
-    return total(jnp.abs(x) ** p) ** (1 / p)
+        return sums.narrow(ieee.sqrt(total(ieee.multiply(wide, wide))), x.dtype)
+    return sums.narrow(total(jnp.abs(wide) ** p) ** (1 / p), x.dtype)
 
 
 @operator("LpPool", 1, 2, 11, 18, 22)
 def lp_pool(x: Array, *, windows: PoolWindows, p: float = 2) -> Array:
     """The p-norm of every window."""
     options = windows.options(x)
-    return _lp_pool(x, p, lambda y: _reduce_windows(y, options, lax.add, 0.0))
+    return _lp_pool(x, p, lambda y: _add_windows(y, options))
 
 
 @operator("GlobalLpPool", 1, 2, 22)
 def global_lp_pool(x: Array, *, p: float = 2) -> Array:
     """The p-norm of every channel."""
     axes = tuple(range(2, x.ndim))
-    return _lp_pool(x, p, lambda y: y.sum(axes, keepdims=True))
+    return _lp_pool(x, p, lambda y: sums.total(y, axes, sums.IN_TURN))
 
 
-@operator("AveragePool", 1, 7, 10, 11, 19, 22)
+@operator("AveragePool", 19, 22)
 def average_pool(x: Array, *, windows: PoolWindows, count_include_pad: int = 0) -> Array:
-    """Averages windows of floats."""
+    """Averages windows of floats, whose elements it adds in turn."""
+    return _average(x, windows, count_include_pad, _add_windows)
+
+
+@operator("AveragePool", 1, 7, 10, 11)
+def average_pool_by_rows(x: Array, *, windows: PoolWindows, count_include_pad: int = 0) -> Array:
+    """Averages windows of floats; ONNX Runtime adds in other orders up to opset 18."""
+    return _average(x, windows, count_include_pad, _add_rows_first)
+
+
+def _average(
+    x: Array,
+    windows: PoolWindows,
+    count_include_pad: int,
+    add: Callable[[Array, Mapping[str, Any]], Array],
+) -> Array:
+    """Adds the elements of windows, and divides by the number of those that count."""
     options = windows.options(x)
-    total = _reduce_windows(x, options, lax.add, 0.0)
-    kernel_shape = windows.kernel_shape
+    total, kernel_shape = add(sums.wide(x), options), windows.kernel_shape
     margins = ((0,) * len(kernel_shape),) * 2
     if count_include_pad:  # ceil_mode's part of the padding does not count
         margins = windows.padding(list(x.shape[2:]))
-    divisor: Tensor = np.ones((), x.dtype)
+    divisor: Tensor = np.ones((), total.dtype)
     for axis, kernel in enumerate(kernel_shape):
         size, count = x.shape[2 + axis], total.shape[2 + axis]
         stride, step = (
@@ -110,8 +128,9 @@ def average_pool(x: Array, *, windows: PoolWindows, count_include_pad: int = 0) 
         start = xp.arange(count) * stride - options["start_padding"][axis]
         first = xp.maximum(-((start + margins[0][axis]) // step), 0)
         last = xp.minimum((size + margins[1][axis] - 1 - start) // step, kernel - 1)
-        divisor = divisor[..., None] * xp.maximum(last - first + 1, 0).astype(x.dtype)
-    return total / divisor
+        divisor = divisor[..., None] * xp.maximum(last - first + 1, 0).astype(total.dtype)
+    divisor = jnp.broadcast_to(jnp.asarray(divisor), total.shape)
+    return sums.narrow(ieee.divide(total, divisor), x.dtype)
 
 
 def _reduce_windows(
@@ -135,13 +154,58 @@ def _reduce_windows(
     return reduced
 
 
+def _add_rows_first(x: Array, options: Mapping[str, Any]) -> Array:
+    """Adds the elements of windows in the orders of ONNX Runtime up to opset 18.
+
+    It adds a whole image as `GlobalAveragePool` does. Otherwise it adds rows before columns if a
+    window has several axes and moves by one or two columns.
+    """
+    size, strides = tuple(options["window_size"]), options["strides"]
+    is_dense = all(step == 1 for step in options["dilations"] or ())
+    is_padded = any((*options["start_padding"], *options["end_padding"]))
+    if is_dense and not is_padded and size == x.shape[2:]:
+        total: Array = sums.total(x, range(2, x.ndim), sums.IN_ONE_PACKET)
+        return total
+    if len(size) == 1 or not is_dense or (strides and strides[-1] > _MOST_COLUMNS):
+        return _add_windows(x, options)
+    for is_of_columns in (False, True):
+        part = {
+            name: tuple(
+                value if (axis == len(size) - 1) == is_of_columns else default
+                for axis, value in enumerate(options[name] or (default,) * len(size))
+            )
+            for name, default in _WINDOWS.items()
+        }
+        x = _add_windows(x, part)
+    return x
+
+
+def _add_windows(x: Array, options: Mapping[str, Any]) -> Array:
+    """Adds the elements of windows, one row after another."""
+    size = tuple(options["window_size"])
+    strides, dilations = (options[name] or (1,) * len(size) for name in ("strides", "dilations"))
+    output = jax.eval_shape(lambda x: _reduce_windows(x, options, lax.add, 0.0), x).shape
+    if any(isinstance(count, int) and count == 0 for count in output):
+        return jnp.zeros(output, x.dtype)
+    pads = zip(options["start_padding"], options["end_padding"], strict=True)
+    zero = np.zeros((), x.dtype)
+    padded = lax.pad(ieee.guard(x), zero, [(0, 0, 0)] * 2 + [(*pad, 0) for pad in pads])
+    spans = [(n - 1) * step + 1 for n, step in zip(output[2:], strides, strict=True)]
+
+    def term(i: Any) -> Array:
+        places = (np if isinstance(i, int) else jnp).unravel_index(i, size)
+        starts = [place * step for place, step in zip(places, dilations, strict=True)]
+        window = lax.dynamic_slice(padded, [0, 0, *starts], [*x.shape[:2], *spans])
+        return window[(..., *(slice(None, None, step) for step in strides))]
+
+    return ieee.guard(sums.fold(term, 0, math.prod(size)))
+
+
 @operator("GlobalAveragePool", 1, 22)
 def global_average_pool(x: Array) -> Array:
-    """Averages every channel of floats; float32 in ONNX Runtime's order of sums."""
-    if x.dtype != jnp.float32:
-        return x.mean(tuple(range(2, x.ndim)), keepdims=True)
-    mean = ieee.average(jnp.reshape(x, (*x.shape[:2], math.prod(x.shape[2:]))))
-    return mean.reshape((*x.shape[:2], *(1,) * (x.ndim - 2)))
+    """Averages every channel of floats, in ONNX Runtime's order of sums."""
+    mean: Array = sums.mean(x, range(2, x.ndim), sums.IN_ONE_PACKET)
+    return mean
 
 
 @operator("GlobalMaxPool", 1, 22)

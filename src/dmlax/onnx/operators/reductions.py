@@ -1,15 +1,21 @@
-"""Reductions, indices of extremes and cumulative sums; NumPy reduces known values."""
+"""Reductions, indices of extremes and cumulative sums; NumPy reduces known values.
 
-from collections.abc import Callable
+Floats are summed and multiplied in ONNX Runtime's orders (`_core/sums.py`), known ones too.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.scipy.special import logsumexp
+from jax import Array, lax
+from numpy.lib.array_utils import normalize_axis_tuple
 
+from dmlax._core import ieee, sums
 from dmlax.onnx.errors import ModelError
+from dmlax.onnx.operators.floats import is_float, multiply
 from dmlax.onnx.operators.table import INTEGERS, Known, Tensor, operator
 from dmlax.onnx.operators.values import (
     as_known,
@@ -26,30 +32,53 @@ from dmlax.onnx.operators.values import (
 def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
     """The largest or the smallest element; the dtype's limit if there is none."""
 
-    def compute(xp: ModuleType, x: Tensor, **options: Any) -> Any:
-        reduce = getattr(xp, name)
+    def compute(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
+        reduce = functools.partial(getattr(xp, name), x, axis=tuple(axes), keepdims=True)
         if x.dtype == object:
-            return reduce(x, **options)
-        if jnp.issubdtype(x.dtype, jnp.floating):
-            return reduce(x, initial=x.dtype.type(-of_infinity * np.inf), **options)
+            return reduce()
+        if is_float(x):
+            return reduce(initial=x.dtype.type(-of_infinity * np.inf))
         if x.dtype == bool:
-            return reduce(x, initial=of_infinity < 0, **options)
+            return reduce(initial=of_infinity < 0)
         limits = np.iinfo(x.dtype)
         limit = limits.min if of_infinity > 0 else limits.max
-        return reduce(x, initial=x.dtype.type(limit), **options)  # JAX has no Python number of it
+        return reduce(initial=x.dtype.type(limit))  # JAX has no Python number of it
 
     return compute
 
 
-def _mean(xp: ModuleType, x: Tensor, **options: Any) -> Any:
+def _mean(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
     """The mean; means of integers are truncated, as in ONNX Runtime."""
-    if x.dtype == object or jnp.issubdtype(x.dtype, jnp.floating):
-        return xp.mean(x, **options)
-    total = xp.sum(x, **options).astype(x.dtype)
+    if x.dtype == object:
+        return xp.mean(x, axis=tuple(axes), keepdims=True)
+    if is_float(x):
+        return sums.mean(x, axes)
+    total = sums.total(x, axes, sums.IN_TURN).astype(x.dtype)
     count = xp.asarray(max(x.size // max(total.size, 1), 1), x.dtype)
     quotient = total // count
     is_low = (quotient < 0) & (quotient * count != total)
     return quotient + is_low.astype(x.dtype)
+
+
+def _total(x: Any, axes: Sequence[int]) -> Any:
+    """The sum in turn, as of ONNX Runtime's norms; of a whole tensor in packets."""
+    return sums.total(x, axes, sums.IN_PACKETS if len(axes) == x.ndim else sums.IN_TURN)
+
+
+def _total_of_squares(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
+    return _total(x * x if xp is np else multiply(x, x), axes)
+
+
+def _root_of_squares(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
+    total = _total_of_squares(xp, x, axes)
+    return ieee.sqrt(total) if xp is jnp and is_float(total) else xp.sqrt(total)
+
+
+def _log_of_exponentials(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
+    x = to_device(x) if is_float(x) else to_device(x).astype(np.float32)
+    largest = x.max(tuple(axes), keepdims=True, initial=-np.inf)
+    largest = lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
+    return ieee.add(jnp.log(_total(jnp.exp(ieee.subtract(x, largest)), axes)), largest)
 
 
 class _Reduction(NamedTuple):
@@ -58,36 +87,39 @@ class _Reduction(NamedTuple):
     op: str
     by_attribute: tuple[int, ...]
     by_input: tuple[int, ...]
-    function: Callable[..., Any]
+    function: Callable[[ModuleType, Any, Sequence[int]], Any]
 
 
 _OLD = (1, 11, 13)
-_REDUCTIONS = (  # functions of NumPy or JAX, a tensor, and the options axis and keepdims
-    _Reduction("ReduceL1", _OLD, (18,), lambda xp, x, **to: xp.sum(xp.abs(x), **to)),
-    _Reduction("ReduceL2", _OLD, (18,), lambda xp, x, **to: xp.sqrt(xp.sum(x * x, **to))),
-    _Reduction("ReduceLogSum", _OLD, (18, 28), lambda xp, x, **to: xp.log(xp.sum(x, **to))),
-    _Reduction("ReduceLogSumExp", _OLD, (18, 28), lambda xp, x, **to: logsumexp(x, **to)),
+_UNROLLED = 16  # rows of an iteration
+_REDUCTIONS = (  # functions of NumPy or JAX, a tensor, and axes from 0 on, which they keep
+    _Reduction("ReduceL1", _OLD, (18,), lambda xp, x, axes: _total(xp.abs(x), axes)),
+    _Reduction("ReduceL2", _OLD, (18,), _root_of_squares),
+    _Reduction("ReduceLogSum", _OLD, (18, 28), lambda xp, x, axes: xp.log(_total(x, axes))),
+    _Reduction("ReduceLogSumExp", _OLD, (18, 28), _log_of_exponentials),
     _Reduction("ReduceMax", (1, 11, 12, 13), (18, 20), _extreme("max", 1)),
     _Reduction("ReduceMean", _OLD, (18,), _mean),
     _Reduction("ReduceMin", (1, 11, 12, 13), (18, 20), _extreme("min", -1)),
-    _Reduction("ReduceProd", _OLD, (18,), lambda xp, x, **to: xp.prod(x, **to)),
-    _Reduction("ReduceSum", (1, 11), (13,), lambda xp, x, **to: xp.sum(x, **to)),
-    _Reduction("ReduceSumSquare", _OLD, (18,), lambda xp, x, **to: xp.sum(x * x, **to)),
+    _Reduction("ReduceProd", _OLD, (18,), lambda xp, x, axes: sums.product(x, axes)),
+    _Reduction("ReduceSum", (1, 11), (13,), lambda xp, x, axes: sums.total_of_last(x, axes)),
+    _Reduction("ReduceSumSquare", _OLD, (18,), _total_of_squares),
 )
 
 
-def _reduce(row: _Reduction, x: Tensor, **options: Any) -> Tensor:
+def _reduce(row: _Reduction, x: Tensor, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
     """Reduces a tensor: a known one on the host."""
+    axes = range(x.ndim) if axis is None else sorted(normalize_axis_tuple(axis, x.ndim))
+    reduced: Tensor
     if not is_known(x) or row.op == "ReduceLogSumExp":
         x = to_device(x)
-        reduced: Array = row.function(jnp, x, **options).astype(x.dtype)
-        return reduced
-    expect_memory(x.dtype, x.size)
-    if x.dtype == object:
-        expect_simple_product(x.ravel())
-        return as_known(row.function(np, x, **options), object)
-    with np.errstate(all="ignore"):
-        return np.asarray(row.function(np, x, **options), x.dtype)
+        reduced = sums.narrow(row.function(jnp, sums.wide(x), axes), x.dtype)
+    else:
+        expect_memory(x.dtype, x.size)
+        if x.dtype == object:
+            expect_simple_product(x.ravel())
+        with np.errstate(all="ignore"):
+            reduced = as_known(row.function(np, sums.wide(x), axes), x.dtype).astype(x.dtype)
+    return reduced if keepdims else reduced.squeeze(tuple(axes))
 
 
 def _operator_of(row: _Reduction) -> Callable[..., Tensor]:
@@ -154,8 +186,8 @@ operator("ArgMax", 1, 11, 12, 13)(_index_of("max"))
 operator("ArgMin", 1, 11, 12, 13)(_index_of("min"))
 
 
-def _cumulative(name: str, start: int) -> Callable[..., Any]:
-    """The operator that reduces all elements up to one."""
+def _cumulative(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """The operator that reduces all elements up to one; floats in turn."""
 
     def compute(x: Tensor, axis: Known, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
         along = integers(axis)[0]
@@ -166,11 +198,26 @@ def _cumulative(name: str, start: int) -> Callable[..., Any]:
             widths[along] = (1, 0)
             rows = xp.pad(x, widths, constant_values=start)
             x = xp.take(rows, xp.arange(x.shape[along]), axis=along)
-        totals: Tensor = getattr(xp, name)(x, axis=along, dtype=x.dtype)
+        if xp is np or not is_float(x):
+            totals: Tensor = getattr(xp, name)(x, axis=along, dtype=x.dtype)
+        else:
+            totals = jnp.moveaxis(_accumulate(jnp.moveaxis(x, along, 0), combine, start), 0, along)
         return xp.flip(totals, along) if reverse else totals
 
     return compute
 
 
-operator("CumSum", 11, 14)(_cumulative("cumsum", 0))
-operator("CumProd", 26)(_cumulative("cumprod", 1))
+def _accumulate(x: Array, combine: Callable[[Any, Any], Any], start: int) -> Array:
+    """Combines each row with all before it; floats of 16 bits in float32."""
+
+    def step(total: Array, row: Array) -> tuple[Array, Array]:
+        total = combine(total, sums.wide(row))
+        return total, sums.narrow(total, row.dtype)
+
+    first = jnp.full(x.shape[1:], start, sums.wide(x).dtype)
+    unroll = _UNROLLED if isinstance(x.shape[0], int) else 1
+    return lax.scan(step, first, ieee.guard(x), unroll=unroll)[1]
+
+
+operator("CumSum", 11, 14)(_cumulative("cumsum", 0, jnp.add))
+operator("CumProd", 26)(_cumulative("cumprod", 1, jnp.multiply))

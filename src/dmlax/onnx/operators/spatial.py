@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmlax._core import ieee, sums
 from dmlax._core.windows import dilated_size
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
@@ -233,14 +234,14 @@ def roi_align(
         columns = line(a, c, output_width, x.shape[3])
         plane = x[image]
         terms = [
-            plane[:, row[:, None], column] * (height[:, None] * width)
+            ieee.multiply(plane[:, row[:, None], column], height[:, None] * width)
             for row, height in line(b, d, output_height, x.shape[2])
             for column, width in columns
         ]
         shape = (x.shape[1], output_height, samples, output_width, samples)
         if mode == "avg":
             total = functools.reduce(jnp.add, terms).reshape(shape)
-            return total.mean((2, 4))
+            return jnp.squeeze(sums.mean(total, [2, 4], sums.IN_TURN), (2, 4))
         # ONNX Runtime takes the largest of the weighted elements, not of their sums.
         return functools.reduce(jnp.maximum, terms).reshape(shape).max((2, 4))
 

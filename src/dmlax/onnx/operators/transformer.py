@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmlax._core import ieee, sums
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
@@ -305,9 +306,9 @@ def attend(
     top = top if sink is None else jnp.maximum(top, sink)
     top = lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
     terms = jnp.exp(biased - top)
-    total = terms.sum(-1, keepdims=True)
+    total = sums.total(terms, [terms.ndim - 1], sums.IN_ROWS)
     total = total if sink is None else total + jnp.exp(sink - top)
-    probabilities = terms / jnp.where(total == 0, 1, total)
+    probabilities = ieee.divide(terms, jnp.where(total == 0, 1, total))
     y = jnp.einsum("bnst,bnth->bnsh", probabilities, v, precision=lax.Precision.HIGHEST)
     return Attended(*(x.astype(dtype) for x in (y, raw, capped, biased, probabilities)))
 
