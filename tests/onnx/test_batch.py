@@ -25,7 +25,7 @@ _NEWEST = {
     "RMSNormalization": (23,),
     "GroupNormalization": (21,),
     "LpPool": (11, 18),
-    "GlobalLpPool": (2,),
+    "GlobalLpPool": (13, 18),
 }
 # ONNX Runtime's bits: its other functions have exponentials and orders of their own.
 _SAME = ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceProd", "GlobalAveragePool", "CumSum")
