@@ -167,7 +167,8 @@ def fuzz_onnx(session: nox.Session) -> None:
 def differential(session: nox.Session) -> None:
     """Compare 3,000 random QDQ graphs, or as many as asked, with ONNX Runtime; ten minutes or more.
 
-    `nox -s differential -- 300 --start 7000` judges a part.
+    `nox -s differential -- 300 --start 7000` judges a part. `--from-jax` judges functions of JAX's
+    primitives, which `from_jax` writes.
     """
     _reuse_library(session)
     _install(session, "test")

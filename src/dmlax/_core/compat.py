@@ -182,6 +182,11 @@ def scan_of(jaxpr: Any, **params: Any) -> tuple[ClosedProgram, int, int]:
     return step, params["num_consts"], params["num_carry"]
 
 
+def expand(*args: Array, _prim: Any) -> Any:
+    """Computes a primitive that is made of others, from JAX 0.12."""
+    return _prim.expand(*args)
+
+
 def outputs_of(equation: JaxprEqn) -> list[tuple[np.dtype, tuple[int, ...]]]:
     """The dtypes and the shapes of an equation's outputs."""
     avals: Any = (var.aval for var in equation.outvars)

@@ -13,7 +13,7 @@ from dmlax._core import compat
 from dmlax._core.arguments import Rules
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.export.interpret import Interpreter
-from dmlax.onnx.export.writer import Form, newest_opset
+from dmlax.onnx.export.writer import Form, Tensor, is_writable, newest_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -34,7 +34,7 @@ def from_jax(
     output_names: Sequence[str] | None = None,
     dynamic: Mapping[str, Mapping[int, str]] | None = None,
     form: Form = "qdq",
-    opset: int = _DEFAULT,
+    opset: int | None = None,
 ) -> onnx.ModelProto:
     """Writes a JAX function as an ONNX model.
 
@@ -52,7 +52,8 @@ def from_jax(
       dynamic: names of sizes that may vary, by axis, by input: `{"images": {0: "n"}}`.
       form: "qdq" for float operators between DequantizeLinear and QuantizeLinear, which every
         runtime reads, or "qoperator" for QLinearConv and its kind.
-      opset: the version of ONNX's operators, at least 13.
+      opset: the version of ONNX's operators, at least 13; default 20, or the oldest later one that
+        the function needs.
 
     Returns:
       An `onnx.ModelProto`.
@@ -70,14 +71,15 @@ def from_jax(
       ['Mul', 'Add']
     """
     _RULES.expect_choice("form", form, _FORMS)
-    opset = _RULES.to_integer("opset", opset, _OLDEST, newest_opset())
+    first = _DEFAULT if opset is None else opset
+    first = _RULES.to_integer("opset", first, _OLDEST, newest_opset())
     leaves, tree = jax.tree.flatten(args)
     names = _names("input_names", input_names, _paths(_parameters(function, args)))
     structs = _structs(names, leaves, dynamic or {})
     program, result = _trace(function, jax.tree.unflatten(tree, structs))
-    writer = Interpreter(form, opset)
-    inputs = [writer.input(name, x.dtype, x.shape) for name, x in zip(names, structs, strict=True)]
-    outputs = writer.interpret(program, inputs)
+    writer, inputs, outputs = _write(program, names, structs, form, first)
+    if opset is None and writer.needed > first:
+        writer, inputs, outputs = _write(program, names, structs, form, writer.needed)
     if writer.problems:
         problems = "; ".join(dict.fromkeys(writer.problems))
         raise UnsupportedError(f"from_jax: {problems}", "option", "function")
@@ -99,6 +101,19 @@ def _trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, An
         remedy = "; x.shape[0] stays dynamic where len(x) cannot"
         raise _untraceable("needs an integer for a dynamic size", error, remedy) from error
     return program, result
+
+
+def _write(
+    program: Any, names: Sequence[str], structs: Sequence[Any], form: Form, opset: int
+) -> tuple[Interpreter, list[Tensor], list[Tensor]]:
+    """Writes a program in an opset."""
+    writer = Interpreter(form, opset)
+    inputs = [writer.input(name, x.dtype, x.shape) for name, x in zip(names, structs, strict=True)]
+    outputs = writer.interpret(program, inputs)
+    ends = [*zip(names, inputs, strict=True), *(("an output", x) for x in outputs)]
+    odd = ((name, x.dtype) for name, x in ends if not is_writable(x.dtype))
+    writer.problems += [f"{name} of {dtype} is not supported" for name, dtype in odd]
+    return writer, inputs, outputs
 
 
 def _untraceable(text: str, error: Exception, remedy: str = "") -> UnsupportedError:

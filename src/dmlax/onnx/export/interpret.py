@@ -1,17 +1,19 @@
 """Runs the equations of a JAX program on tensors of a graph, which writes their nodes."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 from dmlax._core import compat
 from dmlax._core.arguments import is_static
 from dmlax.onnx.export.nodes import Node
 from dmlax.onnx.export.operators import write_call
 from dmlax.onnx.export.primitives import RULES, Site
-from dmlax.onnx.export.writer import Form, Tensor, Unwritable, Writer, constant
+from dmlax.onnx.export.writer import Form, Tensor, Unwritable, Writer, constant, is_writable
 
+_Written = TypeVar("_Written")
 _LABEL = "dmlax_label"  # holds a call of an operator
 _WITH_NAN = "dmlax_with_nan"  # NaN is no number that integers stand for
 _SAME = (
@@ -24,7 +26,7 @@ _CALLS = (
     *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call"),
 )
 _NEVER_FOLDED = (  # effects, and moves of constants, which the writer makes itself
-    *("debug", "io_call", "pure_call", "random_", _WITH_NAN),
+    *("call_hi_primitive", "debug", "io_call", "pure_call", "random_", _WITH_NAN),
     *("broadcast_in_dim", "dim_as_value", "reshape", "slice", "squeeze", "transpose"),
 )
 
@@ -37,13 +39,16 @@ class Interpreter(Writer):
 
     Attributes:
       problems: a line for every equation that cannot be written.
+      needed: the oldest opset that has what they need, as far as it is known.
     """
 
     def __init__(self, form: Form, opset: int) -> None:
         super().__init__(form, opset)
         self.problems: list[str] = []
+        self.needed = opset
         self._line = ""  # of the call of the program that is written
         self._function = ""  # of dmlax, which the user called there
+        self._inside = False  # a rule
 
     def interpret(self, program: compat.ClosedProgram, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Writes the equations that the outputs need."""
@@ -59,14 +64,19 @@ class Interpreter(Writer):
         return list(map(read, jaxpr.outvars))
 
     def _outputs(self, equation: compat.Equation, inputs: list[Tensor]) -> Sequence[Tensor]:
+        avals = compat.outputs_of(equation)
+        if not equation.effects and all(_is_empty(shape) for _, shape in avals):
+            return [constant(np.zeros(shape, dtype)) for dtype, shape in avals]
         try:
             return _fold(equation, inputs) or self._write(equation, inputs)
         except Unwritable as error:
             label = _label(equation)
+            if self._inside and (isinstance(label, Node) or not compat.user_position(equation)):
+                raise  # the rule is of an equation that says the line
             title = equation.primitive if label is None else label.operator.name
             title = self._function if equation.primitive.name == _CHOICE else title
+            self.needed = max(self.needed, error.opset or 0)
             self.problems.append(f"{title} {error}, at {self._position(equation)}")
-            avals = compat.outputs_of(equation)
             return [Tensor(dtype, shape, shape, "unknown") for dtype, shape in avals]
 
     def _write(self, equation: compat.Equation, inputs: list[Tensor]) -> Sequence[Tensor]:
@@ -76,7 +86,7 @@ class Interpreter(Writer):
             given = jax.tree.unflatten(params["operands"], inputs)
             return self.outputs(label.op, given, avals, **label.attributes)
         if label is not None:
-            return write_call(self, params, inputs)
+            return self._by_rule(lambda: write_call(self, params, inputs))
         if name in _SAME:
             return inputs
         if (program := _called(equation)) is not None:
@@ -89,9 +99,21 @@ class Interpreter(Writer):
             return outputs
         if name not in RULES:
             raise Unwritable(_NO_CONSTANTS if name == _CHOICE else "is not supported")
+        dtypes = (*(x.dtype for x in inputs), *(dtype for dtype, _ in avals))
+        if odd := [dtype for dtype in dtypes if not is_writable(dtype)]:
+            raise Unwritable(f"of {odd[0]} is not supported")
         dtype, shape = avals[0]
-        written = RULES[name](Site(self, params, shape, dtype), *inputs)
+        site = Site(self, params, shape, dtype)
+        written = self._by_rule(lambda: RULES[name](site, *inputs))
         return written if isinstance(written, list) else [written]
+
+    def _by_rule(self, write: Callable[[], _Written]) -> _Written:
+        """Lets what a rule cannot write be said of its equation."""
+        before, self._inside = self._inside, True
+        try:
+            return write()
+        finally:
+            self._inside = before
 
     def _position(self, equation: compat.Equation) -> str:
         """The line of an equation; inside a program that JAX or dmlax wrote, the line of its call.
@@ -151,3 +173,8 @@ def _fold(equation: compat.Equation, inputs: Sequence[Tensor]) -> list[Tensor] |
     with jax.ensure_compile_time_eval():
         outputs = equation.primitive.bind(*arrays, **params)
     return list(map(constant, outputs if equation.primitive.multiple_results else [outputs]))
+
+
+def _is_empty(shape: Sequence[Any]) -> bool:
+    """True for an array of no elements, whatever its dynamic sizes are."""
+    return any(isinstance(size, int) and size == 0 for size in shape)

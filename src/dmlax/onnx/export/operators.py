@@ -252,8 +252,21 @@ def _elementwise(op: str, call: Call) -> Array:
         x = x.astype(np.float32) if x.dtype == _INT32 else x
         zero_point = _or_zero(zero_point, plan.output.dtype)
     *inputs, axis = _quantized(x, call.operands.scale, zero_point)
+    if x.dtype == _INT32 and zero_point is not None and not plan.quantizes:
+        return _dequantize_int32(call)
     attributes = {} if axis is None else {"axis": _axis(call)}
     return call.node(op, inputs, plan.output.dtype, x.shape, **attributes)
+
+
+def _dequantize_int32(call: Call) -> Array:
+    """The difference to a zero point, which wraps in ONNX Runtime."""
+    plan, o = call.plan, call.operands
+    x, scale, zero_point = o.input, *map(plan.spread, (o.scale, o.zero_point))
+    difference = x - zero_point
+    wraps = ((x < 0) != (zero_point < 0)) & ((x < 0) != (difference < 0))
+    rounded = x.astype(jnp.float32) - zero_point.astype(jnp.float32)
+    steps = jnp.where(wraps, rounded, difference.astype(jnp.float32))
+    return jnp.asarray((steps * scale.astype(jnp.float32)).astype(scale.dtype))
 
 
 def _axis(call: Call) -> int:

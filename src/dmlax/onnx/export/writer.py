@@ -23,17 +23,32 @@ _MICROSOFT = "com.microsoft"
 _OF_MICROSOFT = (  # operators of its domain
     *("QGemm", "QLinearAdd", "QLinearMul", "QLinearAveragePool", "QLinearGlobalAveragePool"),
 )
-_WIDE: dict[str, np.dtype] = {  # dtypes in which ONNX Runtime computes, for those it does not
-    **dict.fromkeys(("bool", "int8", "uint8", "int16", "uint16"), np.dtype(np.int32)),
-    "uint32": np.dtype(np.int64),
-    "bfloat16": np.dtype(np.float32),
-}
 _COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 _MADE = {**dict.fromkeys(_COMPARISONS, np.bool_), "ArgMax": np.int64, "ArgMin": np.int64}
-_ARITHMETIC = {  # operators that ONNX Runtime has for some dtypes only
-    *("Abs", "Add", "CumSum", "Div", "Max", "Min", "Mod", "Mul", "Neg", "Pad", "Pow", "ReduceMax"),
-    *("ReduceMin", "ReduceProd", "ReduceSum", "Sign", "Sub", "Where", *_MADE),
+_ENDS = ("ReduceMax", "ReduceMin", "ArgMax", "ArgMin")
+_ARITHMETIC = {  # operators that ONNX Runtime has for some integers only
+    *("Abs", "Add", "CumSum", "Div", "MatMul", "Max", "Min", "Mod", "Mul", "Neg", "Pad", "Pow"),
+    *("ReduceSum", "Sign", "Sub", "Where", *_COMPARISONS, *_ENDS),
 }
+_MOVES = {  # operators that ONNX Runtime has for every dtype
+    *("Cast", "Concat", "Gather", "GatherND", "Identity", "Reshape", "ScatterND", "Shape"),
+    *("Slice", "Transpose"),
+}
+_NARROW = ("bool", "int8", "uint8", "int16", "uint16")
+_OF_FLOAT32 = {  # operators of floats that ONNX Runtime does not have for float64
+    *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Conv", "Cosh", "Erf"),
+    *("Sinh", "Tan"),
+}
+_COMPUTED = (  # operators, dtypes that ONNX Runtime lacks, and one that it computes them in
+    ({"ReduceSum"}, (*_NARROW, "int32", "uint32"), "int64"),  # others saturate
+    (_ARITHMETIC, _NARROW, "int32"),
+    ({"CumSum", "Neg", "Pow", "ReduceSum", *_ENDS}, ("uint32",), "int64"),
+    ({"CumSum", "Neg", "Where"}, ("uint64",), "int64"),
+    ({"Pow", *_ENDS}, ("uint64",), None),
+    (_OF_FLOAT32, ("float64",), None),
+    ({"Sign"}, ("float16",), "float32"),  # of NaN is 0
+)
+_PROPAGATED = ("Reshape", "Slice", "Transpose")  # moves that ONNX Runtime quantizes
 _OF_INT64 = ("GatherND", "ScatterND")  # operators whose second input is indices of int64
 _EXTRA = 'writing an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
 _LARGE = 1e36  # times 255 is a float32
@@ -50,7 +65,13 @@ def newest_opset() -> int:
 
 
 class Unwritable(Exception):
-    """The reason why an equation cannot be written."""
+    """The reason why an equation cannot be written.
+
+    Attributes:
+      opset: the oldest opset that can write it, or None.
+    """
+
+    opset: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +125,65 @@ def integers(values: Iterable[int]) -> Tensor:
     return constant(list(values), np.int64)
 
 
+def is_writable(dtype: Any) -> bool:
+    """True for bool, and integers and floats of 8 to 64 bits, but not for floats of 8 bits."""
+    kind = getattr(dtype, "kind", "")
+    return kind in ("b", "i", "u") or (kind == "f" and dtype.itemsize > 1) or dtype == jnp.bfloat16
+
+
 def is_same_shape(a: Shape, b: Shape) -> bool:
     """True for equal shapes; symbolic sizes that may differ are not equal."""
     return len(a) == len(b) and all(map(are_same, a, b))
+
+
+def _computed(op: str, dtype: DTypeLike) -> np.dtype:
+    """The dtype in which ONNX Runtime computes an operator of a dtype."""
+    dtype = np.dtype(dtype)
+    if dtype.name == "bfloat16":
+        return dtype if op in _MOVES else np.dtype(np.float32)
+    for operators, names, computed in _COMPUTED:
+        if op in operators and dtype.name in names:
+            if computed is None:
+                raise Unwritable(f"needs {op} of {dtype}, which ONNX Runtime lacks")
+            return np.dtype(computed)
+    return dtype
+
+
+@functools.lru_cache(maxsize=4096)
+def _expect_known(
+    op: str,
+    opset: int,
+    inputs: tuple[np.dtype | None, ...],
+    outputs: tuple[np.dtype, ...],
+    attributes: tuple[str, ...],
+) -> None:
+    """Expects an operator of these dtypes in an opset, or names the opset that adds it."""
+    versions = range(opset, newest_opset() + 1)
+    newer = [x for x in versions if _knows(op, x, inputs, outputs, attributes)]
+    if opset in newer:
+        return
+    dtypes = dict.fromkeys(x.name for x in (*inputs[:1], *outputs[:1]) if x is not None)
+    text = f"{op} of {' to '.join(dtypes)}"
+    if not newer:
+        raise Unwritable(f"needs {text}, which ONNX lacks")
+    error = Unwritable(f"needs opset {newer[0]} or later, for {text}")
+    error.opset = newer[0]
+    raise error
+
+
+def _knows(
+    op: str, opset: int, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Sequence[str]
+) -> bool:
+    from onnx import TensorProto, defs, helper
+
+    if not defs.has(op, opset, ""):
+        return False
+    schema = defs.get_schema(op, opset, "")
+    pairs = [(schema.inputs[min(i, len(schema.inputs) - 1)], x) for i, x in enumerate(inputs)]
+    pairs += zip(schema.outputs, outputs, strict=False)
+    types = ((helper.np_dtype_to_tensor_dtype(x), y.types) for y, x in pairs if x is not None)
+    names = ((f"tensor({TensorProto.DataType.Name(x).lower()})", known) for x, known in types)
+    return {*attributes} <= {*schema.attributes} and all(name in known for name, known in names)
 
 
 class Writer:
@@ -126,7 +203,7 @@ class Writer:
         self.initializers: dict[str, np.ndarray] = {}
         self._constants: dict[Any, str] = {}
         self._symbols: dict[str, Tensor] = {}
-        self._dequantized: dict[str, tuple[Tensor, list[object]]] = {}
+        self._dequantized: dict[str, tuple[Tensor, list[object], Inputs]] = {}
         self._reshaped: dict[str, Tensor] = {}
         self._transposed: dict[str, tuple[Tensor, tuple[int, ...]]] = {}
 
@@ -162,44 +239,61 @@ class Writer:
     def node(
         self, op: str, inputs: Inputs, dtype: DTypeLike, shape: Iterable[int], **attributes: Any
     ) -> Tensor:
-        """Adds a node of one output, with its dtype and shape.
-
-        Arithmetic is computed in a dtype that ONNX Runtime has, and cast back.
-        """
-        if op not in _ARITHMETIC:
-            return self.outputs(op, inputs, [(dtype, shape)], **attributes)[0]
-        narrow = 1 if op == "Where" else 0  # its condition stays bool
-        wide = (x and self.cast(x, _WIDE.get(x.dtype.name, x.dtype)) for x in inputs[narrow:])
-        dtype = np.dtype(dtype)
-        made = _MADE.get(op, _WIDE.get(dtype.name, dtype))
-        (output,) = self.outputs(op, [*inputs[:narrow], *wide], [(made, shape)], **attributes)
-        return self.cast(output, dtype)
+        """Adds a node of one output, with its dtype and shape."""
+        return self.outputs(op, inputs, [(dtype, shape)], **attributes)[0]
 
     def outputs(
         self, op: str, inputs: Inputs, avals: Sequence[Aval], **attributes: Any
     ) -> list[Tensor]:
-        """Adds a node, with the dtypes and the shapes of its outputs."""
+        """Adds a node, with the dtypes and the shapes of its outputs.
+
+        It computes in a dtype that ONNX Runtime has, and its outputs are cast back.
+        """
         from onnx import helper
 
+        shapes = [tuple(shape) for _, shape in avals]
         if op in _OF_INT64:
             first, index, *others = inputs
             inputs = [first, index and self.cast(index, np.int64), *others]
+        kept = 1 if op == "Where" else 0  # its condition stays bool
+        wide = (x and self.cast(x, _computed(op, x.dtype)) for x in inputs[kept:])
+        inputs = [*inputs[:kept], *wide]
         given = list(map(self.name, inputs))
         while given and not given[-1]:
             given.pop()
-        if op == "QuantizeLinear" and (source := self._dequantized.get(given[0])):
-            tensor, parameters = source
+        source = self._dequantized.get(given[0]) if given else None
+        if source and op == "QuantizeLinear":
+            tensor, parameters, _ = source
             if parameters == [*given[1:], attributes] and self._is_small(given[1]):
                 return [tensor]
+        if source and op in _PROPAGATED and self._is_misread(source):
+            tensor, _, (scale, zero_point) = source
+            aval = tensor.dtype, shapes[0]
+            moved = self.outputs(op, [tensor, *inputs[1:]], [aval], **attributes)
+            return self.outputs(
+                "DequantizeLinear", [*moved, scale, zero_point], [(avals[0][0], shapes[0])]
+            )
         base = f"/{op.lower()}_{len(self.nodes)}"  # no name of a parameter begins so
         names = [base, *(f"{base}_{index}" for index in range(1, len(avals)))]
         domain = _MICROSOFT if op in _OF_MICROSOFT else None
+        asked = [np.dtype(dtype) for dtype, _ in avals]
+        made = [np.dtype(_MADE.get(op) or _computed(op, dtype)) for dtype in asked]
+        if domain is None:
+            read = (None if x is None else x.dtype for x in inputs)
+            _expect_known(op, self.opset, tuple(read), tuple(made), tuple(attributes))
         self.nodes.append(helper.make_node(op, given, names, base, domain=domain, **attributes))
-        shapes = [tuple(shape) for _, shape in avals]
-        dtypes = [np.dtype(dtype) for dtype, _ in avals]
         if op == "DequantizeLinear" and len(given) == 3 and inputs[0] is not None:
-            self._dequantized[base] = inputs[0], [*given[1:], attributes]
-        return list(map(Tensor, dtypes, shapes, shapes, names))
+            self._dequantized[base] = inputs[0], [*given[1:], attributes], inputs[1:]
+        tensors = map(Tensor, made, shapes, shapes, names)
+        return [self.cast(x, dtype) for x, dtype in zip(tensors, asked, strict=True)]
+
+    def _is_misread(self, source: tuple[Tensor, list[object], Inputs]) -> bool:
+        """True if ONNX Runtime 1.32 fails to load moves of a dequantized tensor."""
+        tensor, _, (scale, *_) = source
+        is_one = scale is not None and scale.shape == ()
+        return is_one and (
+            tensor.dtype == np.int32 or (tensor.dtype == np.int8 and self.opset > 20)
+        )
 
     def _is_small(self, scale: str) -> bool:
         """True for a scale that makes only finite floats of 8 bits."""
