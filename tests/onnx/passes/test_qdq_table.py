@@ -456,3 +456,14 @@ def test_a_dead_channel_is_the_zero_point(op, is_input, arithmetic):
     wanted = peer.run(peer.start(f.write(y), threads=1), f.inputs)[y]
     assert (wanted.reshape(2, 2)[:, 0] == 7).all()
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_products_of_batches_of_matrices_stay_apart():
+    f = File(17)
+    x = f.d(np.arange(12, dtype=np.uint8).reshape(2, 2, 3), 0.5, np.uint8(3))
+    widths = (4, 5)
+    w = [f.w(np.ones((2, 3, n), np.int8), 0.25, np.int8(0)) for n in widths]
+    outputs = [f.node("MatMul", x, each) for each in w]
+    theirs = peer.run(peer.start(f.write(*outputs), threads=1), f.inputs)
+    for name, found in zip(outputs, f.run(*outputs), strict=True):
+        np.testing.assert_array_equal(found, theirs[name])

@@ -15,8 +15,9 @@ def join_products(graph: Graph) -> Graph:
     groups: dict[tuple[str, ...], list[Node]] = {}
     for node in graph.nodes:
         known = all(name in graph.constants for name in map(node.input, _CONSTANTS) if name)
-        if known and node.is_a("MatMulIntegerToFloat", MICROSOFT):
-            weight = graph.constants[node.inputs[_B]]
+        weight = graph.constants.get(node.input(_B))
+        is_product = known and node.is_a("MatMulIntegerToFloat", MICROSOFT)
+        if is_product and weight is not None and weight.ndim == 2:
             left = map(node.input, (_A, _A_SCALE, _A_ZERO_POINT))
             groups.setdefault((*left, str(weight.shape[0]), weight.dtype.name), []).append(node)
     constants = dict(graph.constants)

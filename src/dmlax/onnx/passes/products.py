@@ -39,7 +39,7 @@ def fuse_scaled_products(
     Only in "float32", which rounds after each of them: "exact" would round the fused result once.
     """
     columns, scale = graph.constants[match["b"]].shape[1:], graph.constants[match["b_scale"]]
-    if arithmetic != "float32" or (scale.size != 1 and scale.shape != columns):
+    if arithmetic != "float32" or scale.shape not in ((), (1,), columns):
         return None
     if not (np.isfinite(scale).all() and scale.all()):
         return None  # the operator refuses constant scales that are 0 or infinite
