@@ -27,6 +27,8 @@ class Entry:
       ranges: the least and the largest value of an input; integers include both.
       bound: a difference of floats that is allowed, in standard deviations, if not the judge's.
       load: keywords of `dmlax.onnx.load`.
+      constants: inputs that the package always passes, which `load` makes known.
+      x64: True for a file that computes in float64.
     """
 
     package: str
@@ -37,6 +39,8 @@ class Entry:
     ranges: dict[str, list[float]] = field(default_factory=dict)
     bound: float = 0.0
     load: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+    x64: bool = False
 
     @property
     def name(self) -> str:
@@ -45,11 +49,14 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Reads the list: keys of a package hold for all of its files."""
+    """Reads the list: keys of a package hold for all of its files.
+
+    A second version of a package has a name with a word behind it, as `["pipecat-ai old"]`.
+    """
     with open(Path(__file__).with_name("packages.toml"), "rb") as file:
         packages = tomllib.load(file)
     return [
-        Entry(name, **common, **{"path": path, **call})
+        Entry(name.partition(" ")[0], **common, **{"path": path, **call})
         for name, package in packages.items()
         for path, call in package["files"].items()
         for common in [{key: x for key, x in package.items() if key != "files" and key not in call}]
@@ -72,8 +79,13 @@ def _wheel(entry: Entry, folder: Path) -> Path:
     """The package's wheel. An sdist would run its code, and is never taken."""
     if not list(folder.glob("*.whl")):
         pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps")
-        only = ("--only-binary=:all:", f"--dest={folder}", f"{entry.package}=={entry.version}")
-        subprocess.run([*pip, *only], check=True)
+        only = (
+            "--only-binary=:all:",
+            "--ignore-requires-python",
+            f"--dest={folder}",
+            f"{entry.package}=={entry.version}",
+        )
+        subprocess.run([*pip, *only, f"{entry.package}=={entry.version}"], check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import onnx
 
@@ -23,13 +24,16 @@ def judge(entry: Entry, path: Path, *, fast: bool) -> dict[str, Any]:
     """Returns the facts of a row of the table."""
     model = onnx.load(path)
     found: dict[str, Any] = {"quantized": quantization(model), "loads": False}
+    jax.config.update("jax_enable_x64", entry.x64)
+    inputs = draw_inputs(entry, model)
+    constants = {name: inputs[name] for name in entry.constants}
+    keywords = entry.load | ({"constants": constants} if constants else {})
     start = time.perf_counter()
     try:
-        loaded = dmlax.onnx.load(path, **entry.load)
+        loaded = dmlax.onnx.load(path, **keywords)
     except Exception as error:
         return found | {"error": f"{type(error).__name__}: {error}"}
     found |= {"loads": True, "load_s": time.perf_counter() - start}
-    inputs = draw_inputs(entry, model)
     given = {name: inputs[name] for name in loaded.inputs}
     start = time.perf_counter()
     try:
@@ -99,6 +103,9 @@ def draw_inputs(entry: Entry, model: onnx.ModelProto) -> dict[str, np.ndarray]:
             continue
         tensor = value.type.tensor_type
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        if value.name in entry.constants:
+            inputs[value.name] = np.asarray(entry.constants[value.name], dtype)
+            continue
         shape = entry.shapes.get(value.name)
         if shape is None:
             shape = [x.dim_value or entry.sizes[x.dim_param] for x in tensor.shape.dim]

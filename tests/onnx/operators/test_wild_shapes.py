@@ -1,5 +1,7 @@
 """Sizes as files of packages have them: positions, paddings, and what is assumed of them."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -238,3 +240,31 @@ def test_squeezed_sizes_are_one_and_others_are_not():
 def test_a_joined_size_is_assumed_to_fit():
     file = File(x=(FLOAT, ["n", 3]), y=(FLOAT, [1, 3]))
     check(file, [file("Concat", "x", "y", axis=1)], {"x": normal(1, 3), "y": normal(1, 3)})
+
+
+def test_maxima_of_sizes_cancel():
+    """A signal, padded to whole blocks as a pitch detector does, and windows of four blocks."""
+    file = File(x=(FLOAT, [1, "samples"]))
+    count = file.size("x", 1)
+    missing = file("Max", file("Sub", np.int64([16]), count), np.int64([0]))
+    padded = file("Pad", "x", file("Concat", np.int64([0, 0, 0]), missing, axis=0))
+    length = file("Max", count, np.int64([16]))
+    count_up = file("Div", file("Add", length, np.int64([15])), np.int64([16]))
+    whole = file("Mul", count_up, np.int64([16]))
+    ends = file("Concat", np.int64([0, 32, 0]), file("Sub", whole, length), axis=0)
+    ends = file("Add", ends, np.int64([0, 0, 0, 32]))
+    blocks = file("Reshape", file("Pad", padded, ends), np.int64([-1, 16]))
+    rows = file("Max", file("Div", count, np.int64([16])), np.int64([1]))
+    zero = np.int64([0])
+    windows = [
+        file("Slice", blocks, np.int64([k]), file("Add", rows, np.int64([k])), zero)
+        for k in range(4)
+    ]
+    y = file("Concat", *windows, axis=1)
+    model = check(file, [y], *({"x": normal(1, n)} for n in (3, 16, 17, 100)))
+    (size, _) = model.outputs[y].shape
+    assert str(size) == "max(floordiv(samples, 16), 1)"
+    (blocks_size, _) = jax.eval_shape(
+        functools.partial(model.apply, outputs=[blocks]), model.params, model.inputs
+    )[blocks].shape
+    assert str(blocks_size) == "floordiv(max(samples, 16) + 15, 16) + 4"

@@ -39,6 +39,7 @@ from dmlax.onnx.operators.values import (
     expect_memory,
     has_x64,
     is_known,
+    larger_size,
     to_device,
 )
 from dmlax.onnx.operators.windows import Windows
@@ -259,7 +260,7 @@ def _of_sizes(
 
 
 minimum = _reduced(_of_sizes(np.minimum, jax.core.min_dim), jnp.minimum)
-maximum = _reduced(_of_sizes(np.maximum, jax.core.max_dim), jnp.maximum)
+maximum = _reduced(_of_sizes(np.maximum, larger_size), jnp.maximum)
 operator("Min", 8, 12, 13)(minimum)
 operator("Max", 8, 12, 13)(maximum)
 

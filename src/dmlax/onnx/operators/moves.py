@@ -227,7 +227,9 @@ def _place(index: int, size: int) -> int:
         return size if index > 0 else 0
     if not index >= 0:
         return jax.core.max_dim(size + index, 0)
-    return jax.core.min_dim(index, size) if is_size(index) or index <= size else size
+    if is_size(index):
+        return jax.core.min_dim(index, size)
+    return index if index <= size else size
 
 
 def _range(start: int | None, end: int | None, step: int, size: int) -> slice:

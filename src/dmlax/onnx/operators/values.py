@@ -237,6 +237,21 @@ def expect_broadcast(*tensors: Tensor) -> None:
             expect_equal_sizes(size, wider[0])
 
 
+def larger_size(one: int, other: int) -> int:
+    """The larger of two sizes; max(c - n, d) is max(n + d, c) - n, of which sums with n cancel.
+
+    JAX takes seconds to compare sizes in which max(c - n, d) and max(n, c) stay.
+    """
+    for size, limit in ((one, other), (other, one)):
+        if is_size(limit) and (constant := _CONSTANT_LESS.match(str(size))):
+            rest = int(constant[1]) - size
+            return jax.core.max_dim(rest + limit, int(constant[1])) - rest
+    return jax.core.max_dim(one, other)
+
+
+_CONSTANT_LESS = re.compile(r"- .* \+ (\d+)$")  # a symbolic size as JAX writes it
+
+
 def expect_simple_product(sizes: Iterable[object]) -> None:
     """Refuses sizes whose product has very many terms."""
     terms = 1
