@@ -352,15 +352,15 @@ def sdist(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def rotation(session: nox.Session) -> None:
-    """Install a session that few run and collect its tests; the commit chooses it, or arguments.
+    """Install a session that few run and collect its tests: the next one for each commit.
 
-    CI does so with each commit, so that no session rots. It chooses none that needs a GPU, a
-    browser, a cross-compiler, PyTorch or sanitized kernels, which compile for minutes.
+    CI does so with each commit, so that no session rots; arguments choose others. It chooses none
+    that needs a GPU, a browser, a cross-compiler, PyTorch or sanitized kernels.
     """
     names = session.posargs
     if not names:
-        head = str(session.run("git", "rev-parse", "HEAD", external=True, silent=True))
-        names = [list(ROTATION)[int(head, 16) % len(ROTATION)]]
+        count = session.run("git", "rev-list", "--count", "HEAD", external=True, silent=True)
+        names = [list(ROTATION)[int(str(count)) % len(ROTATION)]]
     for name in names:
         session.notify(name, ROTATION[name])
 

@@ -2,9 +2,9 @@
 
     python mutation/run.py COPY [MODULE ...]
 
-COPY is a copy of the repository that may be changed. The run writes score.json beside this file,
-the mutants and the survivors of each module, prints each survivor, and fails where more survive
-than the score before. A run that was cut short goes on where it was, and tries survivors again:
+COPY is a copy of the repository that may be changed. The run prints each survivor, and fails where
+more survive than score.json beside this file says. It writes a score there for a module that has
+none, which fails too, and for one that has no more survivors than before. A run that was cut short goes on where it was, and tries survivors again:
 COPY/build keeps what is done.
 """
 
@@ -88,8 +88,10 @@ def main(copy: Path, modules: list[str]) -> int:
         print(f"{module}: {total} mutants, {len(survivors)} survive")
         for change in survivors:
             print(f"  {change}")
-        worse += len(survivors) > scores.get(module, {}).get("survivors", len(survivors))
-        scores[module] = {"mutants": total, "survivors": len(survivors)}
+        most = scores[module]["survivors"] if module in scores else None
+        worse += most is None or len(survivors) > most
+        if most is None or len(survivors) <= most:
+            scores[module] = {"mutants": total, "survivors": len(survivors)}
     SCORE.write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
     return worse
 

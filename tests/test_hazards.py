@@ -1,7 +1,7 @@
 """Every way known to get a wrong result, by name; each test fails if the naive code comes back.
 
 Where a hazard shows on a CPU, the naive code is run beside ours, on data where the two differ. A
-JAX that no longer has the hazard is no failure: then the test only says that ours is right.
+JAX that no longer has the hazard fails the test: the code around it may go then.
 """
 
 import functools
@@ -25,10 +25,9 @@ NCHW = LAYOUTS["NCHW"]
 N = 1 << 16
 
 
-def note_if_gone(hazard, shows):
-    """The reason to keep the code around a hazard, should it ever go: never a failure."""
-    if not shows:
-        print(f"{jax.__version__} no longer shows this hazard: {hazard}")
+def expect_shown(hazard, shows):
+    """The reason to keep the code around a hazard."""
+    assert shows, f"{jax.__version__} no longer shows this hazard: {hazard}"
 
 
 # --- CUDA: read in the lowered text ---------------------------------------------------
@@ -143,7 +142,7 @@ def test_a_bitcast_of_a_constant_is_that_of_an_argument(source, target):
     shows = (
         np.asarray(jax.jit(lambda: naive(transpose(x.T) + x.dtype.type(0)))()) != expected
     ).any()
-    note_if_gone("a bitcast of a constant", shows)
+    expect_shown("a bitcast of a constant", shows)
     assert_same(cast(x), expected)
     assert_same(jax.jit(lambda: cast(transpose(x.T)))(), expected)
     assert_same(jax.jit(lambda: cast(transpose(x.T) + x.dtype.type(0)))(), expected)
@@ -168,7 +167,7 @@ def test_subnormals_are_not_zero(dtype, implementation, how):
     assert found.count == len(expected) == 2
     assert_same(found.coordinates[:2], expected)
     naive = how(lambda x: (x != 0).sum())(jnp.asarray(x))
-    note_if_gone("x != 0 on subnormals", naive != 2 or dtype != np.float32)
+    expect_shown("x != 0 on subnormals", naive != 2 or dtype != np.float32)
 
 
 def test_float64_subnormals_are_not_zero():
@@ -213,7 +212,7 @@ def test_quotients_are_those_of_ieee_division(shape, arithmetic, how):
     by_reciprocal = x * (np.float32(1) / scale)
     assert (np.clip(np.rint(by_reciprocal), -128, 127) != expected).any()
     naive = np.asarray(jax.jit(lambda x, s: x / s)(x, scale))
-    note_if_gone("x / scale is not IEEE", (naive != x / scale).any())
+    expect_shown("x / scale is not IEEE", (naive != x / scale).any())
 
 
 def test_the_multiplier_of_float32_arithmetic_is_an_ieee_quotient(how):
@@ -251,7 +250,7 @@ def test_products_are_rounded_before_anything_is_added(how):
     assert_same(call(jnp.asarray(accumulator), jnp.asarray(scale), jnp.asarray(zero)), expected)
     a, b, c = (rng.uniform(0.5, 2, N).astype(np.float32) for _ in range(3))
     fused = np.asarray(jax.jit(lambda a, b, c: a * b - c)(a, b, c))
-    note_if_gone("a * b + c contracted to FMA", (fused != a * b - c).any())
+    expect_shown("a * b + c contracted to FMA", (fused != a * b - c).any())
 
 
 def test_dequantizing_rounds_the_product_once_and_keeps_subnormals(how):
@@ -265,7 +264,7 @@ def test_dequantizing_rounds_the_product_once_and_keeps_subnormals(how):
     assert exact.sum() > 1000
     assert_same(got[exact], once[exact])
     naive = np.asarray(how(lambda x, s: x.astype(jnp.float32) * s)(x, scale))
-    note_if_gone("float32 products of integers", (naive[exact] != once[exact]).any())
+    expect_shown("float32 products of integers", (naive[exact] != once[exact]).any())
 
 
 # --- the convolution's own ------------------------------------------------------------
@@ -282,7 +281,7 @@ def test_input_and_filter_have_dtypes_of_their_own(x, w):
         raises = False
     except TypeError:
         raises = True
-    note_if_gone("lax convolves one dtype only", raises or x.dtype == w.dtype)
+    expect_shown("lax convolves one dtype only", raises or x.dtype == w.dtype)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])

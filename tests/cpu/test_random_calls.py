@@ -30,8 +30,13 @@ every_set = pytest.mark.parametrize("name", NAMES)
 
 def check(name, ranges):
     """Runs the calls in a process, since the library reads the set's name once."""
-    if is_here(name):
-        assert run_on(name, CODE.format(ranges=ranges)).splitlines() == [name]
+    if not is_here(name):
+        pytest.skip(f"this machine has no {name}")
+    assert run_on(name, CODE.format(ranges=ranges)).splitlines() == [name]
+
+
+def test_at_least_two_instruction_sets_are_here():
+    assert sum(map(is_here, NAMES)) >= 2
 
 
 @every_set
