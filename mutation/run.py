@@ -3,9 +3,9 @@
     python mutation/run.py COPY [MODULE ...]
 
 COPY is a copy of the repository that may be changed. The run prints each survivor, and fails where
-more survive than score.json beside this file says. It writes a score there for a module that has
-none, which fails too, and for one that has no more survivors than before. A run that was cut short goes on where it was, and tries survivors again:
-COPY/build keeps what is done.
+more survive than score.json beside this file says. A module without a score gets one, and fails
+once; a better score replaces the old one. A run that was cut short goes on where it was, and tries
+survivors again: COPY/build keeps what is done.
 """
 
 import gc

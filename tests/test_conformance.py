@@ -1,8 +1,9 @@
 """The golden vectors, through the suite's own runner.
 
-They run eagerly, a sample of the operators whose every shape compiles long. A smaller sample runs
-jitted, on the oldest pair too: how an operator compiles is a matter of the laws. `slow` runs all of
-them, and so does `nox -s conformance`.
+All of them run eagerly by the kernels, and by `xla` all that are valid and every tenth other one;
+one test has all of an operator's, so that one process compiles each shape once. By "auto", jitted
+and as descs a sample runs, on the oldest pair too. `slow` runs the rest, and so does
+`nox -s conformance`.
 """
 
 from functools import cache
@@ -10,16 +11,15 @@ from functools import cache
 import pytest
 
 from dmlax._operators import OPERATORS, SUPPORT
-from dmlax_conformance.adapters.dmlax import Dmlax, Xla
+from dmlax_conformance.adapters.dmlax import Dmlax, NativeCpu, Xla
 from dmlax_conformance.format import vectors
 from dmlax_conformance.runner import run as runner
-from support import OLDEST, in_turn, suite
+from support import NATIVE, OLDEST, in_turn, suite
 from support.cases.directml import DESCS
 
 FILES = {f"{path.parents[1].name}/{path.stem}": path for path in vectors.find()}
 HUGE = FILES.pop("nonzero_coordinates/huge")  # gigabytes: conformance/tests/suite/test_huge.py
 NAMES = [row.name for row in OPERATORS]
-BY_XLA = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
 ONE_IN = {  # of the valid calls
     "nonzero_coordinates": 8,
     "element_wise_quantize_linear": 8,
@@ -28,7 +28,7 @@ ONE_IN = {  # of the valid calls
 }
 OTHERS_ONE_IN, JITTED_ONE_IN = 12, 48
 REFUSED_ONE_IN = 2
-XLA_ONE_IN = 400
+XLA_ONE_IN, XLA_REFUSED_ONE_IN = 400, 10
 DESCRIPTOR_ONE_IN = 37  # a prime: a file repeats its kinds of calls at even distances
 
 by_file = pytest.mark.parametrize("file", FILES)
@@ -40,9 +40,15 @@ def of_operator(operator):
     return [each for each in suite() if each.operator == operator and each.file != HUGE]
 
 
+def shapes(vector):
+    """Vectors of equal shapes follow each other, while JAX has their programs."""
+    return sorted((name, each.dtype, *each.sizes) for name, each in vector.inputs.items())
+
+
 def check(adapter, chosen, variant):
     """All are exact, or declined for a reason."""
-    results = list(runner.run(adapter, chosen, [variant]))
+    results = list(runner.run(adapter, sorted(chosen, key=shapes), [variant]))
+    assert len(results) == len(chosen)
     assert {
         result.vector.id: (result.verdict, result.outcome.details)
         for result in results
@@ -71,8 +77,23 @@ def test_a_sample_is_met_jitted(operator):
     assert check(Dmlax(), of_operator(operator)[::JITTED_ONE_IN], "jit")
 
 
-@pytest.mark.parametrize("operator", in_turn(BY_XLA))
-def test_xla_meets_them_too_where_auto_runs_a_kernel(operator):
+@pytest.mark.skipif(not NATIVE, reason="the kernels are not built")
+@pytest.mark.parametrize("operator", NAMES)
+def test_the_kernels_meet_every_vector(operator):
+    assert check(NativeCpu(), of_operator(operator), "eager")
+
+
+@pytest.mark.parametrize("operator", NAMES)
+def test_xla_meets_every_valid_call_and_refuses_a_tenth_of_the_others(operator):
+    calls = [vector for vector in of_operator(operator) if vector.desc is None]
+    valid = [vector for vector in calls if vector.is_valid]
+    invalid = [vector for vector in calls if not vector.is_valid]
+    assert check(Xla(), valid + invalid[::XLA_REFUSED_ONE_IN], "eager")
+
+
+@OLDEST
+@pytest.mark.parametrize("operator", NAMES)
+def test_a_sample_is_met_by_xla(operator):
     calls = [vector for vector in of_operator(operator) if vector.desc is None]
     assert check(Xla(), calls[::XLA_ONE_IN], "eager")
 
