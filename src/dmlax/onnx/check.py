@@ -20,6 +20,7 @@ from dmlax.onnx.operators import why_not, wide
 from dmlax.onnx.operators.values import (
     NEEDS_X64,
     Float64,
+    NotKnown,
     has_x64,
     size_names,
     undecided,
@@ -106,6 +107,7 @@ class _Failure(NamedTuple):
     is_ours: bool = True  # False for an exception of JAX or Python
     symbols: frozenset[str] = frozenset()  # the names of the operands' symbolic sizes
     fact: str | None = None  # a comparison that the node depends on; "" if an operand is a guess
+    needs_value: bool = False  # True if the node needs a value that is not known
 
 
 class _Watch(Watch):
@@ -126,10 +128,14 @@ class _Watch(Watch):
     ) -> dict[str, Any]:
         """Notes an error, unless a guess may have caused it."""
         if not isinstance(error, NotComputedError):
-            is_ours = isinstance(error, _OURS)
-            sizes = undecided(error)
+            is_ours = isinstance(error, _OURS) and not isinstance(error, NotKnown)
+            sizes, symbols = undecided(error), _symbols(operands)
+            if isinstance(error, NotKnown):  # perhaps of symbolic sizes
+                symbols = symbols or _symbols([*self._inputs.values()])
             fact = "" if guess else None if sizes is None else sizes.fact
-            failure = _Failure(node, with_node(node, error), is_ours, _symbols(operands), fact)
+            needs_value = isinstance(error, NotKnown)
+            error = with_node(node, error)
+            failure = _Failure(node, error, is_ours, symbols, fact, needs_value)
             if guess and isinstance(failure.error, ModelError):
                 self.skipped[id(node)] = node
             else:
@@ -229,7 +235,7 @@ def _blame_symbols(watch: _Watch, trace: Callable[[Structs], _Watch], inputs: St
     try:
         left = trace(static).failures
     except Exception:  # the example's sizes do not fit
-        left = {}
+        left = {key: failure for key, failure in suspects.items() if failure.needs_value}
     for key, failure in suspects.items():
         if key not in left or left[key].is_ours:
             shapes = {

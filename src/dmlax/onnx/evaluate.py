@@ -1,22 +1,27 @@
 """Computes a graph node by node: known values on the host, others in JAX."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from dmlax._core import compat
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name
-from dmlax.onnx.operators import Context, find, float64, why_not, wide
+from dmlax.onnx.operators import Context, find, float64, sizes, why_not, wide
 from dmlax.onnx.operators.nonzero import Counted
 from dmlax.onnx.operators.values import (
     DTYPES,
     FloatSizes,
+    NotKnown,
+    expect_memory,
     expect_simple_sizes,
     is_known,
     to_device,
@@ -154,11 +159,67 @@ def call(node: Node, operands: list[Any], runner: Runner, ranges: wide.Ranges) -
         keywords = {name: x for name, x in options_of_node.items() if name in row.attributes}
         with jax.named_scope(node.op):
             function = functools.partial(row.function, **keywords)
-            outputs = wide.compute(node, function, operands, ranges)
+            outputs = _compute(node, function, operands, ranges)
     outputs = mark_float64(outputs if isinstance(outputs, tuple) else (outputs,))
     for output in outputs:
         expect_simple_sizes(output)
     return outputs
+
+
+def _compute(
+    node: Node, function: Callable[..., Any], operands: Sequence[Any], ranges: wide.Ranges
+) -> Any:
+    """Calls the function of a node, at once if all operands are known."""
+    row = find(node)
+    roles = [row.role(i) if row else "known" for i in range(len(operands))]
+    moved = [i for i, x in enumerate(operands) if x is not None and roles[i] == "tensor"]
+    if sizes.has_sizes(operands) and not node.graphs:
+        compute = functools.partial(_compute_known, node, function, moved)
+        if (found := sizes.compute(node, operands, compute)) is not None:
+            return found
+        is_moved = node.op not in _BY_METHODS
+        numbers = [to_device(x) if i in moved and is_moved else x for i, x in enumerate(operands)]
+        return wide.compute(node, function, numbers, ranges)
+    is_known_all = all(x is None or is_known(x) for x in operands)
+    if is_known_all and moved and not node.graphs:
+        return _compute_known(node, function, moved, operands)
+    return wide.compute(node, function, operands, ranges)
+
+
+_BY_METHODS = {"Dropout", "Flatten", "Identity", "Reshape", "Shape", "Size", "Slice", "Split"}
+_BY_METHODS |= {"Squeeze", "Transpose"}
+_BY_METHODS |= {"Erf", "NonZero"}  # ONNX Runtime's bits; as many rows as there are
+_FEW = 1 << 16  # elements; the shapes of more are found before they are made
+
+
+def _compute_known(
+    node: Node, function: Callable[..., Any], moved: Sequence[int], operands: Sequence[Any]
+) -> Any:
+    """Calls the device's function on a CPU at once, with 64 bits; returns arrays of NumPy."""
+    if node.op in _BY_METHODS and not node.domain:
+        return function(*operands)
+
+    def compute() -> Any:
+        values = [jnp.asarray(x) if i in moved else x for i, x in enumerate(operands)]
+        return function(*values)
+
+    count = math.prod(max(x.size, 1) for i in moved if (x := operands[i]) is not None)
+    has_sizes = len(moved) < len([x for x in operands if x is not None])
+    copies = [operands[i] for i in moved]
+    with jax.enable_x64(True):
+        if is_large := has_sizes or count > _FEW:
+            expect_memory(np.uint8, max(_bytes(copies), _bytes(jax.eval_shape(compute))))
+        with compat.on_cpu_at_once():
+            outputs = jax.tree.map(np.asarray, compute())
+    if not is_large:
+        expect_memory(np.uint8, max(_bytes(copies), _bytes(outputs)))
+    return outputs
+
+
+def _bytes(values: Any) -> int:
+    """The bytes of arrays; sizes of 0 and below count as 1, as in `expect_memory`."""
+    pairs = ((math.prod(max(n, 1) for n in x.shape), x.dtype) for x in jax.tree.leaves(values))
+    return sum(count * np.dtype(dtype).itemsize for count, dtype in pairs)
 
 
 def _expect_outputs(node: Node, outputs: tuple[Any, ...], graph: Graph) -> None:
@@ -203,7 +264,7 @@ def _take(node: Node, index: int, operand: object) -> object:
     row = find(node)
     if row is not None and row.role(index) == "known" and not is_known(operand):
         name = row.inputs[min(index, len(row.inputs) - 1)].name
-        raise UnsupportedError(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
+        raise NotKnown(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
     stays_packed = node.op in PLACES or index == PACKED_PLACES.get(node.op)
     return operand.unpack() if hasattr(operand, "unpack") and not stays_packed else operand
 
@@ -260,8 +321,9 @@ def _describe(error: Exception) -> str:
 def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:
     """Takes the tensors that operators compute with out of the constants: the params.
 
-    Scales, zero points, integers of which shapes depend and single values stay constants.
+    Scales, zero points, single values and all of which shapes depend stay constants.
     """
+    of_shapes = _of_shapes(graph)
     roles: dict[str, set[str]] = {}
     for node in graph.nodes:
         row = find(node)
@@ -273,10 +335,29 @@ def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:
     params = {
         name: array
         for name, array in graph.constants.items()
-        if array.size > 1 and array.dtype in _PARAM_DTYPES and roles.get(name) == {"tensor"}
+        if array.size > 1
+        and array.dtype in _PARAM_DTYPES
+        and roles.get(name) == {"tensor"}
+        and name not in of_shapes
     }
     rest = {name: array for name, array in graph.constants.items() if name not in params}
     return graph.replace(constants=rest), params
 
 
+def _of_shapes(graph: Graph) -> set[str]:
+    """The tensors that are known while a program is traced, and of which its shapes depend."""
+    of_inputs, needed = {*graph.inputs, *graph.parameters}, set[str]()
+    for node in graph.nodes:
+        if node.op not in _SIZES and not of_inputs.isdisjoint(node.inputs):
+            of_inputs.update(node.outputs)
+    for node in reversed(graph.nodes):
+        row, is_needed = find(node), not needed.isdisjoint(node.outputs)
+        for i, name in enumerate(node.inputs if node.op not in _SIZES else ()):
+            is_known = row is not None and i < len(node.operands) and row.role(i) == "known"
+            if name not in of_inputs and (is_needed or is_known):
+                needed.add(name)
+    return needed
+
+
+_SIZES = ("Shape", "Size")
 _PARAM_DTYPES = {*DTYPES.values()} - {np.dtype(name) for name in ("bool", "int64", "uint64", "f8")}

@@ -8,7 +8,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -30,8 +29,6 @@ from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
     Float64,
-    FloatSizes,
-    as_known,
     by_channel,
     convert,
     device_dtype,
@@ -39,7 +36,6 @@ from dmlax.onnx.operators.values import (
     expect_memory,
     has_x64,
     is_known,
-    larger_size,
     to_device,
 )
 from dmlax.onnx.operators.windows import Windows
@@ -64,18 +60,9 @@ def align(a: Tensor, b: Tensor) -> tuple[Array, Array]:
     )
 
 
-def binary(on_host: Callable[..., Any], on_device: Callable[..., Array]) -> Callable[..., Tensor]:
-    """A function of two broadcast operands: by NumPy for known values, else by JAX."""
-
-    def compute(a: Tensor, b: Tensor) -> Tensor:
-        if is_known(a) and is_known(b):
-            dtype = np.result_type(a, b)
-            expect_memory(dtype, *np.broadcast_shapes(a.shape, b.shape))
-            with np.errstate(all="ignore"):
-                return as_known(on_host(a, b), dtype)
-        return on_device(*align(a, b))
-
-    return compute
+def binary(function: Callable[..., Array]) -> Callable[[Tensor, Tensor], Array]:
+    """A function of two broadcast operands."""
+    return lambda a, b: function(*align(a, b))
 
 
 def is_float(x: Tensor) -> bool:
@@ -92,39 +79,29 @@ add = on_floats(ieee.add, jnp.add)
 multiply = on_floats(ieee.multiply, jnp.multiply)
 
 
-def _integer_quotient(a: np.ndarray, b: np.ndarray) -> Any:
-    """Rounds quotients of integers towards zero; sizes are positive, so they round down."""
-    if object in (a.dtype, b.dtype):
-        return a // b
-    if a.dtype.kind == "f":
-        return a / b
-    quotient = a // b
-    return quotient + ((quotient < 0) & (quotient * b != a))
-
-
 def _truncated_quotient(a: Array, b: Array) -> Array:
     return lax.div(*jnp.broadcast_arrays(a, b))
 
 
-_FUNCTIONS: tuple[tuple[str, tuple[int, ...], Callable[..., Any], _Pair], ...] = (
-    ("Add", _BINARY, np.add, add),
-    ("And", (7,), np.logical_and, jnp.logical_and),
-    ("BitwiseAnd", (18,), np.bitwise_and, jnp.bitwise_and),
-    ("BitwiseOr", (18,), np.bitwise_or, jnp.bitwise_or),
-    ("BitwiseXor", (18,), np.bitwise_xor, jnp.bitwise_xor),
-    ("Div", _BINARY, _integer_quotient, on_floats(ieee.divide, _truncated_quotient)),
-    ("Equal", (7, 11, 13, 19), np.equal, jnp.equal),
-    ("Greater", (7, 9, 13), np.greater, jnp.greater),
-    ("GreaterOrEqual", (12, 16), np.greater_equal, jnp.greater_equal),
-    ("Less", (7, 9, 13), np.less, jnp.less),
-    ("LessOrEqual", (12, 16), np.less_equal, jnp.less_equal),
-    ("Mul", _BINARY, np.multiply, multiply),
-    ("Or", (7,), np.logical_or, jnp.logical_or),
-    ("Sub", _BINARY, np.subtract, on_floats(ieee.subtract, jnp.subtract)),
-    ("Xor", (7,), np.logical_xor, jnp.logical_xor),
+_FUNCTIONS: tuple[tuple[str, tuple[int, ...], _Pair], ...] = (
+    ("Add", _BINARY, add),
+    ("And", (7,), jnp.logical_and),
+    ("BitwiseAnd", (18,), jnp.bitwise_and),
+    ("BitwiseOr", (18,), jnp.bitwise_or),
+    ("BitwiseXor", (18,), jnp.bitwise_xor),
+    ("Div", _BINARY, on_floats(ieee.divide, _truncated_quotient)),
+    ("Equal", (7, 11, 13, 19), jnp.equal),
+    ("Greater", (7, 9, 13), jnp.greater),
+    ("GreaterOrEqual", (12, 16), jnp.greater_equal),
+    ("Less", (7, 9, 13), jnp.less),
+    ("LessOrEqual", (12, 16), jnp.less_equal),
+    ("Mul", _BINARY, multiply),
+    ("Or", (7,), jnp.logical_or),
+    ("Sub", _BINARY, on_floats(ieee.subtract, jnp.subtract)),
+    ("Xor", (7,), jnp.logical_xor),
 )
-for _op, _versions, _host, _device in _FUNCTIONS:
-    operator(_op, *_versions)(binary(_host, _device))
+for _op, _versions, _device in _FUNCTIONS:
+    operator(_op, *_versions)(binary(_device))
 
 
 @operator("Erf", 9, 13)
@@ -139,36 +116,21 @@ def erf(x: Tensor) -> Tensor:
 @operator("Mod", 10, 13, 28)
 def remainder(a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
     """The remainder, with the divisor's sign; fmod keeps the dividend's sign."""
-    return (binary(np.fmod, jnp.fmod) if fmod else binary(np.mod, jnp.mod))(a, b)
+    return binary(jnp.fmod if fmod else jnp.mod)(a, b)
 
 
 @operator("Sqrt", 6, 13)
-def sqrt(x: Tensor) -> Tensor:
+def sqrt(x: Array) -> Array:
     """The square root."""
-    if is_known(x):
-        expect_memory(np.float64, x.size)
-        with np.errstate(all="ignore"):
-            root: np.ndarray = np.sqrt(x)
-            return root
-    result: Array = ieee.sqrt(jnp.asarray(x))
-    return result
+    root: Array = ieee.sqrt(x)
+    return root
 
 
 @operator("Pow", 7, 12, 13, 15)
 def power(x: Tensor, exponent: Parameter) -> Tensor:
     """Raises to a power; a square is a product."""
-    is_integer = np.dtype(x.dtype).kind in "iu"
-    if is_known(x) and is_known(exponent):
-        count = 4 if is_integer else 1  # of float64 values in between
-        expect_memory(np.float64, count, *np.broadcast_shapes(x.shape, exponent.shape))
-        with np.errstate(all="ignore"):
-            if is_integer:
-                return np.asarray(_integer_power(np, x, exponent))
-            raised: np.ndarray = np.power(x, exponent).astype(x.dtype)
-        return raised
-    if is_integer:
-        operands = align(x, exponent)
-        powers: Array = compat.in_64_bits(lambda pair: _integer_power(jnp, *pair), operands)
+    if np.dtype(x.dtype).kind in "iu":
+        powers: Array = compat.in_64_bits(lambda pair: _integer_power(*pair), align(x, exponent))
         return powers
     if is_known(exponent) and exponent.size == 1 and float(exponent.ravel()[0]) == 2.0:
         return multiply(to_device(x), to_device(x))
@@ -183,20 +145,20 @@ def _size(dtype: np.dtype) -> int:
     return dtype.itemsize
 
 
-def _integer_power(xp: ModuleType, x: Any, exponent: Any) -> Any:
+def _integer_power(x: Array, exponent: Array) -> Array:
     """The float64 power, truncated; what does not fit is the lowest integer, as on an x86-64.
 
     ONNX Runtime multiplies along an axis that shares the exponent 2 or 3, and products wrap.
     """
     limits = np.iinfo(x.dtype)
-    power = xp.trunc(xp.power(x.astype(np.float64), exponent.astype(np.float64)))
+    power = jnp.trunc(jnp.power(x.astype(np.float64), exponent.astype(np.float64)))
     fits = (power >= float(limits.min)) & (power < float(limits.max) + (limits.bits < 64))
-    power = xp.where(fits, xp.where(fits, power, 0).astype(x.dtype), x.dtype.type(limits.min))
+    power = jnp.where(fits, jnp.where(fits, power, 0).astype(x.dtype), x.dtype.type(limits.min))
     sizes = itertools.zip_longest(x.shape[::-1], exponent.shape[::-1], fillvalue=1)
     last, of_exponent = next((pair for pair in sizes if pair != (1, 1)), (1, 1))
     if of_exponent == 1 != last:
-        power = xp.where(exponent == 2, x * x, power)
-        power = xp.where(exponent == 3, x * x * x, power)
+        power = jnp.where(exponent == 2, x * x, power)
+        power = jnp.where(exponent == 3, x * x * x, power)
     return power
 
 
@@ -241,26 +203,17 @@ def clip(x: Tensor, min: Parameter | None = None, max: Parameter | None = None) 
     return x if max is None else minimum(x, max)
 
 
-def _reduced(on_host: Callable[..., Any], on_device: _Pair) -> Callable[..., Tensor]:
+def _reduced(function: _Pair) -> Callable[..., Tensor]:
     """A function of one or more tensors."""
-    pair = binary(on_host, on_device)
 
     def compute(*inputs: Tensor) -> Tensor:
-        return functools.reduce(pair, inputs)
+        return functools.reduce(binary(function), inputs)
 
     return compute
 
 
-def _of_sizes(
-    of_numbers: Callable[..., Any], of_sizes: Callable[..., Any]
-) -> Callable[[np.ndarray, np.ndarray], Any]:
-    """A function of two known operands, which may be symbolic sizes."""
-    extreme = np.frompyfunc(of_sizes, 2, 1)
-    return lambda a, b: (extreme if object in (a.dtype, b.dtype) else of_numbers)(a, b)
-
-
-minimum = _reduced(_of_sizes(np.minimum, jax.core.min_dim), jnp.minimum)
-maximum = _reduced(_of_sizes(np.maximum, larger_size), jnp.maximum)
+minimum = _reduced(jnp.minimum)
+maximum = _reduced(jnp.maximum)
 operator("Min", 8, 12, 13)(minimum)
 operator("Max", 8, 12, 13)(maximum)
 
@@ -268,10 +221,6 @@ operator("Max", 8, 12, 13)(maximum)
 @operator("Where", 9, 16)
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Chooses elements."""
-    if is_known(condition) and is_known(x) and is_known(y):
-        shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
-        expect_memory(np.result_type(x, y), *shape)
-        return np.where(condition, x, y)
     expect_broadcast(condition, x, y)
     chosen, one, other = jnp.broadcast_arrays(*map(to_device, (condition, x, y)))
     return jnp.where(chosen, one, other)
@@ -283,12 +232,6 @@ def cast(x: Tensor, *, to: int, saturate: int = 1) -> Any:
     if to not in DTYPES:
         raise UnsupportedError(f"its data type {to} is not known")
     dtype = DTYPES[to]
-    has_symbols = x.dtype == object
-    if is_known(x) and (not has_symbols or dtype.kind in "iu"):
-        expect_memory(dtype, x.size)
-        return x if has_symbols else convert(x, dtype, bool(saturate))
-    if has_symbols and dtype == np.float32:
-        return x.view(FloatSizes)
     x = to_device(x)
     if dtype == np.float64 and not has_x64() and fits_float32(x):
         return Float64(x.astype(np.float32))

@@ -1,4 +1,4 @@
-"""Element-wise functions in one table; NumPy computes those of known integers."""
+"""Element-wise functions in one table."""
 
 import functools
 import inspect
@@ -26,7 +26,7 @@ from dmlax.onnx.operators.floats import (
     multiply,
 )
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.values import DTYPES, as_known, expect_memory, is_known, to_device
+from dmlax.onnx.operators.values import DTYPES, to_device
 
 _Function = Callable[[Array], Array]
 
@@ -35,14 +35,12 @@ class _Unary(NamedTuple):
     """A function of one tensor.
 
     Attributes:
-      on_device: takes the attributes as keywords, with their defaults.
-      on_host: computes known values, if shapes may depend on them.
+      function: takes the attributes as keywords, with their defaults.
     """
 
     op: str
     versions: tuple[int, ...]
-    on_device: Callable[..., Array]
-    on_host: Callable[[np.ndarray], np.ndarray] | None = None
+    function: Callable[..., Array]
 
 
 def filled(x: Array, value: float | np.floating) -> Array:
@@ -84,15 +82,15 @@ def _rational(of_float32: Callable[..., Array], other: Callable[..., Array]) -> 
 
 
 _UNARY = (
-    _Unary("Abs", (6, 13), jnp.abs, np.abs),
+    _Unary("Abs", (6, 13), jnp.abs),
     _Unary("Acos", (7, 22), jnp.arccos),
     _Unary("Acosh", (9, 22), jnp.arccosh),
     _Unary("Asin", (7, 22), jnp.arcsin),
     _Unary("Asinh", (9, 22), jnp.arcsinh),
     _Unary("Atan", (7, 22), jnp.arctan),
     _Unary("Atanh", (9, 22), jnp.arctanh),
-    _Unary("BitwiseNot", (18,), jnp.bitwise_not, np.bitwise_not),
-    _Unary("Ceil", (6, 13), jnp.ceil, np.ceil),
+    _Unary("BitwiseNot", (18,), jnp.bitwise_not),
+    _Unary("Ceil", (6, 13), jnp.ceil),
     _Unary(
         "Celu", (12, 28), lambda x, *, alpha=1.0: jnp.maximum(x, 0) + alpha * _exp_less_1(x / alpha)
     ),
@@ -100,25 +98,24 @@ _UNARY = (
     _Unary("Cosh", (9, 22), jnp.cosh),
     _Unary("Elu", (6, 22), lambda x, *, alpha=1.0: _scaled_elu(x, alpha=alpha, gamma=1.0)),
     _Unary("Exp", (6, 13), jnp.exp),
-    _Unary("Floor", (6, 13), jnp.floor, np.floor),
+    _Unary("Floor", (6, 13), jnp.floor),
     _Unary("IsInf", (10, 20), _is_infinite),
-    _Unary("IsNaN", (9, 13, 20), jnp.isnan, np.isnan),
+    _Unary("IsNaN", (9, 13, 20), jnp.isnan),
     _Unary("Log", (6, 13), jnp.log),
     _Unary("Mish", (18, 22), lambda x: x * jnp.tanh(jax.nn.softplus(x))),
-    _Unary("Neg", (6, 13), jnp.negative, np.negative),
-    _Unary("Not", (1,), jnp.logical_not, np.logical_not),
+    _Unary("Neg", (6, 13), jnp.negative),
+    _Unary("Not", (1,), jnp.logical_not),
     _Unary("Reciprocal", (6, 13), lambda x: ieee.divide(filled(x, 1), x)),
     _Unary(
         "Relu",
         (6, 13, 14),
         lambda x: jnp.where(x <= 0, jnp.zeros_like(x), x),  # which keeps NaN
-        lambda x: np.where(x <= 0, np.zeros_like(x), x),
     ),
-    _Unary("Round", (11, 22), jnp.round, np.round),
+    _Unary("Round", (11, 22), jnp.round),
     _Unary("Selu", (6, 22), _scaled_elu),
     _Unary("Shrink", (9,), _shrink),
     _Unary("Sigmoid", (6, 13), _rational(rational.logistic, jax.nn.sigmoid)),
-    _Unary("Sign", (9, 13), jnp.sign, np.sign),
+    _Unary("Sign", (9, 13), jnp.sign),
     _Unary("Sin", (7, 22), jnp.sin),
     _Unary("Sinh", (9, 22), jnp.sinh),
     _Unary("Softplus", (1, 22), jax.nn.softplus),
@@ -133,8 +130,8 @@ _UNARY = (
 def _widened(row: _Unary, x: Array, attributes: Mapping[str, float]) -> Array:
     """Computes on the device; float16 and bfloat16 are rounded once, at the end."""
     if not is_float(x) or x.dtype.itemsize != 2:
-        return row.on_device(x, **attributes)
-    y = row.on_device(x.astype(np.float32), **attributes)
+        return row.function(x, **attributes)
+    y = row.function(x.astype(np.float32), **attributes)
     return y.astype(x.dtype) if is_float(y) else y
 
 
@@ -142,16 +139,10 @@ def _unary(row: _Unary) -> Callable[..., Tensor]:
     """The operator of a row."""
 
     def compute(x: Tensor, **attributes: float) -> Tensor:
-        # NumPy computes symbolic sizes as Python objects, and only the negative of one is a size.
-        is_symbolic = is_known(x) and x.dtype == object and row.op != "Neg"
-        if row.on_host is None or not is_known(x) or is_symbolic:
-            return _widened(row, to_device(x), attributes)
-        expect_memory(x.dtype, x.size)
-        with np.errstate(all="ignore"):
-            return as_known(row.on_host(x), x.dtype)
+        return _widened(row, to_device(x), attributes)
 
     tensor = inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Tensor)
-    parameters = inspect.signature(row.on_device).parameters.values()
+    parameters = inspect.signature(row.function).parameters.values()
     named = [x.replace(annotation=type(x.default)) for x in parameters if x.kind == x.KEYWORD_ONLY]
     attributes = [x for x in named if x.annotation in (int, float)]
     compute.__signature__ = inspect.Signature([tensor, *attributes])  # type: ignore[attr-defined]
@@ -163,8 +154,8 @@ for _row in _UNARY:
 
 
 _SHIFTS = {
-    "LEFT": binary(np.left_shift, jnp.left_shift),
-    "RIGHT": binary(np.right_shift, jnp.right_shift),
+    "LEFT": binary(jnp.left_shift),
+    "RIGHT": binary(jnp.right_shift),
 }
 
 
@@ -182,13 +173,10 @@ def parametric_relu(x: Tensor, slope: Tensor) -> Array:
     return jnp.where(is_below, product, x)
 
 
-_plus = binary(np.add, add)
-
-
 @operator("Sum", 6, 8, 13)
 def total(*inputs: Tensor) -> Tensor:
     """Adds tensors from the first to the last."""
-    return functools.reduce(_plus, inputs)
+    return functools.reduce(binary(add), inputs)
 
 
 @operator("Mean", 6, 8, 13)

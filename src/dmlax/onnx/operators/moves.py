@@ -1,4 +1,4 @@
-"""Operators that move elements of any dtype; NumPy moves known values."""
+"""Operators that move elements of any dtype."""
 
 import itertools
 import math
@@ -16,7 +16,6 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import INTEGERS, Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     FloatSizes,
-    as_known,
     device_dtype,
     expect_at_least,
     expect_equal_sizes,
@@ -24,7 +23,6 @@ from dmlax.onnx.operators.values import (
     integers,
     is_known,
     is_size,
-    numpy_of,
     sizes_array,
     sizes_of,
     to_device,
@@ -126,7 +124,7 @@ def squeeze(x: Tensor, axes: Known | None = None) -> Tensor:
 def unsqueeze(x: Tensor, axes: Known) -> Tensor:
     """Adds axes of size 1."""
     places = tuple(sizes_of(axes))
-    return np.expand_dims(x, places) if is_known(x) else jnp.expand_dims(x, places)
+    return jnp.expand_dims(to_device(x), places)
 
 
 @operator("ReverseSequence", 10, 28)
@@ -151,9 +149,6 @@ def reverse_sequence(
 @operator("Concat", 4, 11, 13)
 def concatenate(*inputs: Tensor, axis: int) -> Tensor:
     """Concatenates along an axis."""
-    if all(map(is_known, inputs)):
-        expect_memory(np.result_type(*inputs), sum(x.size for x in inputs))
-        return np.concatenate(inputs, axis=axis)
     for x in inputs[1:]:
         for place, size in enumerate(x.shape):
             if place != axis % len(x.shape):
@@ -256,9 +251,6 @@ def _range(start: int | None, end: int | None, step: int, size: int) -> slice:
 @operator("Gather", 1, 11, 13)
 def gather(x: Tensor, indices: Parameter, *, axis: int = 0) -> Tensor:
     """Takes elements along an axis; an index outside of it gives 0."""
-    if is_known(x) and is_known(indices):
-        expect_memory(x.dtype, x.size // max(x.shape[axis], 1), indices.size)
-        return as_known(np.take(x, indices.astype(np.int64), axis=axis), x.dtype)
     if is_known(indices) and indices.ndim == 0 and isinstance(indices.item(), int):
         return x[(slice(None),) * (axis % len(x.shape)) + (int(indices),)]
     return jnp.take(to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0)
@@ -272,20 +264,13 @@ def expand(x: Tensor, shape: Known) -> Tensor:
     wanted, sizes = ([1] * (rank - len(x)) + x for x in (wanted, sizes))
     pairs = zip(sizes, wanted, strict=True)
     sizes = [size if _is_number(new, 1) else new for size, new in pairs]
-    if is_known(x) and all(isinstance(size, int) for size in sizes):
-        expect_memory(x.dtype, *sizes)
-        return np.broadcast_to(x, sizes)
     return jnp.broadcast_to(to_device(x), sizes)
 
 
 @operator("Tile", 6, 13)
 def tile(x: Tensor, repeats: Known) -> Tensor:
     """Repeats the tensor along every axis."""
-    counts = tuple(sizes_of(repeats))
-    if is_known(x):
-        expect_memory(x.dtype, x.size, *counts)
-        return np.tile(x, counts)
-    return jnp.tile(x, counts)
+    return jnp.tile(to_device(x), tuple(sizes_of(repeats)))
 
 
 @operator("Pad", 11, 13, 18, 19, 21, 23, 24, 25)
@@ -301,9 +286,8 @@ def pad(
     """Pads axes at their start and end; a negative count takes elements away."""
     widths = _pad_widths(integers(pads), axes, len(x.shape))
     fill = None if value is None else value.reshape(())
-    xp = numpy_of(x, value)
-    if mode == "constant" and xp is jnp:
-        x = to_device(x)
+    x = to_device(x)
+    if mode == "constant":
         fill = jnp.zeros((), x.dtype) if fill is None else to_device(fill).astype(x.dtype)
         return lax.pad(x, fill, [(a, b, 0) for a, b in widths])
     if not all(isinstance(width, int) for pair in widths for width in pair):
@@ -311,16 +295,9 @@ def pad(
         raise UnsupportedError(f"{text}: give input_shapes static sizes")
     x = x[tuple(slice(max(-a, 0), b if b < 0 else None) for a, b in widths)]
     grown = [(max(a, 0), max(b, 0)) for a, b in widths]
-    if xp is np:
-        expect_memory(x.dtype, *(a + size + b for size, (a, b) in zip(x.shape, grown, strict=True)))
-    x = x if xp is np else to_device(x)
     if mode in ("reflect", "wrap"):
         _expect_few_turns(x.shape, grown, mode)
-    options: dict[str, Any] = {"mode": mode}
-    if mode == "constant":
-        options["constant_values"] = 0 if fill is None else fill
-    padded: Tensor = xp.pad(x, grown, **options)
-    return padded
+    return jnp.pad(x, grown, mode=mode)
 
 
 def _expect_few_turns(shape: Sequence[int], grown: list[tuple[int, int]], mode: str) -> None:

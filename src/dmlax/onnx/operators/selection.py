@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from types import ModuleType
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -17,26 +16,20 @@ from dmlax.onnx.operators.nonzero import OUTSIDE, Counted, expect_size
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
-    as_known,
     device_dtype,
-    expect_memory,
     integers,
     is_known,
     is_size,
-    numpy_of,
-    on_host_or_device,
     to_device,
 )
 
-_Known = TypeVar("_Known", Array, np.ndarray)
 
-
-def _order_key(x: _Known, largest: int | bool, xp: ModuleType) -> _Known:
+def _order_key(x: Array, largest: int | bool) -> Array:
     """Numbers whose largest come first; -0 equals 0, as in ONNX Runtime."""
     if x.dtype == bool:
         x = x.astype(np.uint8)
     if jnp.issubdtype(x.dtype, jnp.floating):
-        x = xp.where(x == 0, xp.zeros_like(x), x)
+        x = jnp.where(x == 0, jnp.zeros_like(x), x)
         return x if largest else -x
     return x if largest else ~x
 
@@ -51,17 +44,11 @@ def top(x: Tensor, k: Known, *, axis: int = -1, largest: int = 1) -> tuple[Tenso
     size = x.shape[axis]
     if isinstance(count, int) and isinstance(size, int) and not 0 <= count <= size:
         raise ModelError(f"K is {count}, expected at most {size}, the size of axis {axis}")
-    if is_known(x) and x.dtype != object:
-        expect_memory(np.int64, 2, x.size)
-        key = np.moveaxis(_order_key(x, largest, np), axis, -1)
-        reverse = np.argsort(key[..., ::-1], axis=-1, kind="stable")[..., ::-1]
-        first = np.moveaxis((size - 1 - reverse)[..., :count], -1, axis)
-        return np.take_along_axis(x, first, axis), first.astype(np.int64)
     x = to_device(x)
     if isinstance(size, int):
-        _, places = lax.top_k(jnp.moveaxis(_order_key(x, largest, jnp), axis, -1), count)
+        _, places = lax.top_k(jnp.moveaxis(_order_key(x, largest), axis, -1), count)
     else:
-        ascending = jnp.moveaxis(_order_key(x, not largest, jnp), axis, -1)
+        ascending = jnp.moveaxis(_order_key(x, not largest), axis, -1)
         order = jnp.argsort(ascending, stable=True)
         places = jnp.take(order, jnp.arange(count), axis=-1, mode="clip")
     places = jnp.moveaxis(places, -1, axis)
@@ -83,15 +70,13 @@ def one_hot(indices: Array, depth: Known, values: Array, *, axis: int = -1) -> A
 
 
 @operator("Trilu", 14)
-def triangle(x: Tensor, k: Known | None = None, *, upper: int = 1) -> Tensor:
+def triangle(x: Array, k: Known | None = None, *, upper: int = 1) -> Array:
     """The upper or the lower triangle of matrices; zeros elsewhere."""
     offset = 0 if k is None else integers(k)[0]
-    xp, x = on_host_or_device(x)
     rows, columns = x.shape[-2:]
-    distance = xp.arange(columns)[None, :] - xp.arange(rows)[:, None]
+    distance = jnp.arange(columns)[None, :] - jnp.arange(rows)[:, None]
     keep = distance >= offset if upper else distance <= offset
-    kept: Tensor = xp.where(keep, x, xp.zeros_like(x))
-    return kept
+    return jnp.where(keep, x, jnp.zeros_like(x))
 
 
 @operator("EyeLike", 9, 22)
@@ -117,9 +102,6 @@ def _sub_shape(x: Tensor, indices: Tensor, axis: int) -> Tensor:
 def gather_elements(x: Tensor, indices: Parameter, *, axis: int = 0) -> Tensor:
     """Takes an element for every index along an axis; one outside gives 0."""
     x = _sub_shape(x, indices, axis)
-    if is_known(x) and is_known(indices) and x.dtype != object:
-        expect_memory(x.dtype, indices.size)
-        return np.take_along_axis(x, np.asarray(indices), axis)
     return jnp.take_along_axis(
         to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0
     )
@@ -134,9 +116,6 @@ def gather_nd(x: Tensor, indices: Parameter, *, batch_dims: int = 0) -> Tensor:
         taken = x.at[coordinates].get(mode="fill", fill_value=0)
         return taken if coordinates else jnp.broadcast_to(taken, (*places.shape[:-1], *x.shape))
 
-    if is_known(x) and is_known(indices) and not batch_dims:
-        expect_memory(x.dtype, indices.size, *x.shape[indices.shape[-1] :])
-        return as_known(x[tuple(np.moveaxis(np.asarray(indices), -1, 0))], x.dtype)
     for _ in range(batch_dims):
         take = jax.vmap(take)
     return take(to_device(x), to_device(indices))
@@ -148,11 +127,6 @@ _Way = Annotated[str, _WAYS]
 
 def _scatter(x: Tensor, places: tuple[Tensor, ...], updates: Tensor, reduction: str) -> Tensor:
     """Writes updates at coordinates; one outside is dropped."""
-    if reduction == "none" and is_known(x) and all(map(is_known, (updates, *places))):
-        expect_memory(x.dtype, x.size)
-        copy = x.copy()
-        copy[places] = updates
-        return copy
     write = getattr(to_device(x).at[places], _WAYS[reduction])
     written: Array = write(to_device(updates), mode="drop")
     return written
@@ -163,8 +137,7 @@ def scatter_nd(
     x: Tensor, indices: Parameter, updates: Tensor, *, reduction: _Way = "none"
 ) -> Tensor:
     """Writes slices at coordinates; one outside is dropped."""
-    xp = numpy_of(x, indices, updates)
-    places = tuple(xp.moveaxis(indices if xp is np else to_device(indices), -1, 0))
+    places = tuple(jnp.moveaxis(to_device(indices), -1, 0))
     return _scatter(x, places, updates, reduction)
 
 
@@ -175,16 +148,15 @@ def scatter_elements(
 ) -> Tensor:
     """Writes an update for every index along an axis; one outside is dropped."""
     _sub_shape(x, indices, axis)
-    xp = numpy_of(x, indices, updates)
-    ranges = [xp.arange(size) for size in indices.shape]
-    grid = list(xp.meshgrid(*ranges, indexing="ij", sparse=True))
-    grid[axis] = indices if xp is np else to_device(indices)
+    ranges = [jnp.arange(size) for size in indices.shape]
+    grid = list(jnp.meshgrid(*ranges, indexing="ij", sparse=True))
+    grid[axis] = to_device(indices)
     return _scatter(x, tuple(grid), updates, reduction)
 
 
 @operator("Compress", 9, 11, 28)
 def compress(
-    x: Tensor, condition: Tensor, *, axis: int | None = None, nonzero_size: int | None
+    x: Tensor, condition: Parameter, *, axis: int | None = None, nonzero_size: int | None
 ) -> Tensor | Counted:
     """Takes the slices along an axis where a condition holds; rows after the count are 0."""
     if axis is None:
@@ -193,11 +165,7 @@ def compress(
     if is_size(length):
         condition = condition[:length]
     if is_known(condition):
-        kept = np.flatnonzero(condition)
-        if is_known(x):
-            expect_memory(x.dtype, x.size)
-            return np.take(x, kept, axis)
-        return jnp.take(x, kept.astype(np.int32), axis=axis)
+        return jnp.take(to_device(x), np.flatnonzero(condition).astype(np.int32), axis=axis)
     size = expect_size(nonzero_size)
     if length == 0:
         shape = (*x.shape[:axis], size, *x.shape[axis:][1:])

@@ -90,6 +90,21 @@ def _exactly(
     return lambda x, digits: (function(x), function(x))
 
 
+def _clip(x: np.ndarray, min: Any = None, max: Any = None) -> np.ndarray:
+    x = x if min is None else np.maximum(x, np.asarray(min, x.dtype))
+    return x if max is None else np.minimum(x, np.asarray(max, x.dtype))
+
+
+_ON_HOST: Mapping[str, Callable[..., np.ndarray]] = {  # as XLA, but for subnormals
+    "Add": np.add,
+    "Clip": _clip,
+    "Div": np.divide,
+    "Mul": np.multiply,
+    "Relu": lambda x: np.where(x <= 0, np.zeros_like(x), x),
+    "Sub": np.subtract,
+}
+
+
 def of_nodes(
     dtype: DTypeLike,
     source: str,
@@ -99,14 +114,16 @@ def of_nodes(
 ) -> np.ndarray:
     """The last node's output of every byte, which the source has."""
     values: dict[str, Any] = {"": None, **constants, source: _values(dtype).astype(dtype)}
-    with compat.on_cpu_at_once():
+    with compat.on_cpu_at_once(), np.errstate(all="ignore"):
         for node in nodes:
             row = find(node)
             assert row is not None
             options = {**node.attributes, "arithmetic": arithmetic, "version": node.version}
             keywords = {name: options[name] for name in row.attributes if name in options}
             (output,) = node.outputs
-            values[output] = np.asarray(row.function(*map(values.get, node.inputs), **keywords))
+            of_floats = None if node.domain else _ON_HOST.get(node.op)
+            function = of_floats or row.function
+            values[output] = np.asarray(function(*map(values.get, node.inputs), **keywords))
     table: np.ndarray = values[output].reshape(-1)
     return table
 

@@ -176,6 +176,10 @@ class UndecidedSizes(UnsupportedError):
         self.fact = fact
 
 
+class NotKnown(UnsupportedError):
+    """A value of which a shape depends is not known while a program is traced."""
+
+
 def undecided(error: BaseException | None) -> UndecidedSizes | None:
     """The error that names the fact that JAX could not decide, and the remedy; or None."""
     if isinstance(error, UndecidedSizes) or error is None:

@@ -149,7 +149,7 @@ def compute(
         if i < len(values) and (index := limits[i]) is not None:
             values[i], limits[i] = values[i] if index.is_narrow else _saturate(values[i]), None
     found = _find(node, values, limits)
-    needs = [*found, *(limits[i] for i in _places(node, values))]
+    needs = [*found, *(limits[i] for i in places_of(node, values))]
     of_outputs: list[Range | None] = [found[0] if found else None] * max(len(node.outputs), 1)
     for i in _INDEX_OUTPUTS.get(node.op, ()):
         of_outputs[i:] = [INDICES] * len(node.outputs[i:])
@@ -202,7 +202,7 @@ def _compute_wide(
     return compat.in_64_bits(call, numbers)
 
 
-def _places(node: Node, values: Sequence[Any]) -> list[int]:
+def places_of(node: Node, values: Sequence[Any]) -> list[int]:
     """The operands whose values an operator computes with or returns."""
     if node.op in _RULES:
         return [i for i in _VALUES.get(node.op, range(len(values))) if i < len(values)]
@@ -213,7 +213,7 @@ def _find(node: Node, values: Sequence[Any], limits: Sequence[Range | None]) -> 
     """The range of the results that have 64 bits in the file, if there are any."""
     if node.op in _CASTS and not node.domain:
         return _of_cast(node, values, limits)
-    operands = [x for i in _places(node, values) if (x := limits[i]) is not None]
+    operands = [x for i in places_of(node, values) if (x := limits[i]) is not None]
     if not operands:
         return ()
     rule: _Rule | None = _RULES.get(node.op, _any)
@@ -339,13 +339,13 @@ def _total(power: int, is_mean: bool = False) -> _Rule:
 
 
 _CASTS = ("Cast", "CastLike", "ConstantOfShape", "EyeLike", "Range")
-_MOVES = (
+MOVES = (
     *("Compress", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements"),
     *("GatherND", "Identity", "Pad", "Relu", "Reshape", "ReverseSequence", "Slice"),
     *("SpaceToDepth", "Split", "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze"),
 )
 _RULES: Mapping[str, _Rule | None] = {
-    **dict.fromkeys(_MOVES, _union),
+    **dict.fromkeys(MOVES, _union),
     **dict.fromkeys(("Concat", "OneHot", "Where"), _union),
     **dict.fromkeys(("Scatter", "ScatterElements", "ScatterND"), _scattered),
     **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
@@ -383,7 +383,7 @@ _RULES: Mapping[str, _Rule | None] = {
 }
 """The range of an operator's results; None if they have no 64 bits. Others need all bits."""
 _VALUES = {
-    **dict.fromkeys((*_MOVES, "ReduceMax", "ReduceMin", "CumSum"), (0,)),
+    **dict.fromkeys((*MOVES, "ReduceMax", "ReduceMin", "CumSum"), (0,)),
     **dict.fromkeys(("ReduceL1", "ReduceMean", "ReduceSum", "ReduceSumSquare"), (0,)),
     **dict.fromkeys(("Pad", "Scatter", "ScatterElements", "ScatterND"), (0, 2)),
     **dict.fromkeys(("ConstantOfShape", "EyeLike", "Range", "Shape", "Size"), ()),
