@@ -150,6 +150,21 @@ def test_a_batch_has_the_bits_of_its_images(seed):
     _check(seed)
 
 
+@pytest.mark.parametrize("arithmetic", ["float32", "exact"])
+@pytest.mark.parametrize("op", _SUMS)
+def test_bytes_of_channels_have_the_bits_of_their_images(op, arithmetic):
+    """PyTorch writes an average of channels so; ONNX Runtime keeps the law here."""
+    shape = [64, 64, 4, 4]
+    file = _model(op, shape, np.dtype(np.float32), [np.int64([2, 3])], 18, True, {})
+    x = np.random.default_rng(0).integers(50, 150, shape).astype(np.uint8)
+    model = dmlax.onnx.load(file, arithmetic=arithmetic)
+    at_once = _outputs(model, x)
+    np.testing.assert_array_equal(at_once, _one_by_one(model, x))
+    if arithmetic == "float32":
+        wanted = peer.start(file.SerializeToString()).run(None, {"x": x})[0]
+        np.testing.assert_array_equal(at_once, wanted)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(len(_OPS), 600, len(_OPS)))
 def test_more_batches_have_the_bits_of_their_images(first):
