@@ -158,3 +158,34 @@ def test_extremes_of_integers(op, dtype):
     (y,) = dmlax.onnx.load(file.model())(file.inputs).values()
     reduce = np.min if op == "ReduceMin" else np.max
     np.testing.assert_array_equal(y, reduce(x, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("op", ["QLinearConv", "ConvInteger"])
+def test_convolutions_of_volumes(op, seed):
+    rng = np.random.default_rng(seed)
+    group, taps = int(rng.integers(1, 3)), rng.integers(1, 4, 3)
+    file, channels, count = File(21), 2 * group, 3 * group
+    dtype = [np.uint8, np.int8][seed % 2 if op == "QLinearConv" else 0]  # ONNX Runtime's
+    limits = np.iinfo(dtype)
+    x = rng.integers(limits.min, limits.max, (2, channels, 5, 6, 5), dtype)
+    w = rng.integers(-127, 128, (count, 2, *taps)).astype(np.int8)
+    zero = file.constant(dtype(limits.max // 2))
+    attributes = {
+        "group": group,
+        "strides": rng.integers(1, 3, 3).tolist(),
+        "pads": rng.integers(0, 3, 6).tolist(),
+        "dilations": rng.integers(1, 3, 3).tolist(),
+    }
+    if op == "ConvInteger":
+        inputs = [file.input(x), file.constant(w.astype(np.uint8)), zero]
+        file.output(file.node(op, *inputs, **attributes), np.int32)
+    else:
+        scales = rng.uniform(0.01, 0.02, count).astype(np.float32)
+        points = file.constant(np.zeros(count, np.int8))
+        inputs = [file.input(x), file.constant(np.float32(0.05)), zero]
+        inputs += [file.constant(w), file.constant(scales), points]
+        inputs += [file.constant(np.float32(0.4)), zero]
+        inputs += [file.constant(rng.integers(-999, 999, count).astype(np.int32))]
+        file.output(file.node(op, *inputs, **attributes), dtype)
+    file.compare()

@@ -203,6 +203,11 @@ def quantized_convolution(
     arithmetic: Arithmetic,
 ) -> Array:
     """Convolves and requantizes."""
+    if len(x.values.shape) == len(w.values.shape) == 5:
+        planes, filter, windows, unfold = _fold_depth(x.values, w.values, x.zero_point, windows)
+        flat = x._replace(values=planes), w._replace(values=filter)
+        keywords: dict[str, Any] = {"layout": layout, "arithmetic": arithmetic}
+        return unfold(quantized_convolution(*flat, y, bias, windows=windows, **keywords))
     tensors, options = _convolution(x, w, y, windows, layout)
     return dmlax.quantized_linear_convolution(*tensors, bias, arithmetic=arithmetic, **options)
 
@@ -276,39 +281,44 @@ def integer_convolution(
     windows: Windows,
 ) -> Array:
     """Convolves into int32."""
+    if len(x.shape) == len(w.shape) == 5:
+        x, w, windows, unfold = _fold_depth(x, w, x_zero_point, windows)
+        return unfold(integer_convolution(x, w, x_zero_point, w_zero_point, windows=windows))
     zero_points: dict[str, Any] = {
         "input_zero_point": _input_zero_point(x, x_zero_point),
         "filter_zero_point": _filter_zero_point(w, w_zero_point),
     }
-    if len(x.shape) == len(w.shape) == 5:
-        fill = np.zeros((), x.dtype) if x_zero_point is None else x_zero_point.reshape(())
-        return _convolve_volumes(x, w, fill, windows, zero_points | {"group_count": windows.group})
     options = windows.of_convolution(x, w, ConvolutionLayout())
     return dmlax.convolution_integer(x, w, **zero_points, **options)
 
 
-def _convolve_volumes(
-    x: Tensor, w: Tensor, fill: Tensor, windows: Windows, options: dict[str, Any]
-) -> Array:
-    """The sum, over the filter's slices in depth, of convolutions of the volume's slices."""
+def _fold_depth(
+    x: Tensor, w: Tensor, zero_point: Tensor | None, windows: Windows
+) -> tuple[Array, Tensor, Windows, Callable[[Array], Array]]:
+    """Makes a convolution of volumes one of planes, with a channel for every slice of the filter.
+
+    Returns:
+      The planes, their filter, its windows, and a function that makes volumes of the result.
+    """
+    fill = np.zeros((), x.dtype) if zero_point is None else zero_point.reshape(())
     start, end = windows.padding(list(x.shape[2:]), w.shape[2:])
     depth = [(0, 0, 0), (0, 0, 0), (start[0], end[0], 0), (0, 0, 0), (0, 0, 0)]
     padded = lax.pad(jnp.asarray(x), jnp.asarray(fill), depth)
     stride, *strides = windows.strides or (1, 1, 1)
     dilation, *dilations = windows.dilations or (1, 1, 1)
-    options |= {"strides": tuple(strides), "dilations": tuple(dilations)}
-    options |= {"start_padding": start[1:], "end_padding": end[1:]}
     count = output_size(padded.shape[2], dilated_size(w.shape[2], dilation), stride)
-    total = None
-    for tap in range(w.shape[2]):
-        first = tap * dilation
-        taken = padded[:, :, first : first + (count - 1) * stride + 1 : stride]
-        planes = jnp.swapaxes(taken, 1, 2)
-        flat = planes.reshape((-1, *planes.shape[2:]))
-        term = dmlax.convolution_integer(flat, w[:, :, tap], **options)
-        total = term if total is None else total + term
-    assert total is not None
-    return jnp.swapaxes(total.reshape((x.shape[0], count, *total.shape[1:])), 1, 2)
+    firsts = [tap * dilation for tap in range(w.shape[2])]
+    slices = [padded[:, :, i : i + (count - 1) * stride + 1 : stride] for i in firsts]
+    stacked = jnp.moveaxis(jnp.stack(slices, 2), 3, 1)  # image, depth, channel, tap, row, column
+    planes = stacked.reshape((x.shape[0] * count, x.shape[1] * w.shape[2], *stacked.shape[4:]))
+    filter = w.reshape((w.shape[0], w.shape[1] * w.shape[2], *w.shape[3:]))
+    pads = (*start[1:], *end[1:])
+    flat = Windows("NOTSET", tuple(dilations), windows.group, None, pads, tuple(strides))
+
+    def unfold(y: Array) -> Array:
+        return jnp.swapaxes(y.reshape((x.shape[0], count, *y.shape[1:])), 1, 2)
+
+    return planes, filter, flat, unfold
 
 
 @operator("QLinearMatMul", 10, 21)
