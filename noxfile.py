@@ -13,11 +13,11 @@ nox.needs_version = ">=2025.2"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # dozens of processes would compile JAX each
 nox.options.default_venv_backend = "uv|virtualenv"  # uv installs in seconds where it is there
 nox.options.sessions = ["lint", "types", "tests"]
-nox.options.download_python = "auto"  # uv installs a Python that is missing
+nox.options.download_python = "auto"  # uv installs a Python that a session names
 nox.options.error_on_missing_interpreters = True  # a session that cannot run fails
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-NEWEST, OLDEST = "3.13", "3.11"  # Pythons: with the newest JAX, and with the oldest supported one
+NEWEST, OLDEST = "3.14", "3.11"  # Pythons; with the oldest the oldest supported JAX
 OLDEST_JAX = ("jax==0.10.2", "jaxlib==0.10.2")
 TWO_PROCESSES = ("--numprocesses=2", "--dist=worksteal")  # neighbours share what was compiled
 COLLECT = ("--collect-only", "-qq")
@@ -39,14 +39,19 @@ ROTATION = {  # sessions that CI installs in turn, and arguments that end them s
 }
 
 
-@nox.session(python=NEWEST)
+@nox.session
 def tests(session: nox.Session) -> None:
-    """Run all tests on the newest Python and JAX, warnings as errors.
+    """Run all tests on this Python and the newest JAX for it, warnings as errors.
 
-    Doctests and the suite's tests are among them. Arguments are pytest's.
+    Doctests and the suite's tests are among them. Arguments are pytest's. `tests-3.12` and
+    `tests-3.13` run them on the Python that they name.
     """
     _install(session, "test", "integrations")
     session.run("pytest", *TWO_PROCESSES, *session.posargs)
+
+
+for _python in ("3.12", "3.13"):
+    nox.session(tests.func, name=f"tests-{_python}", python=_python)
 
 
 @nox.session(name=f"tests-{OLDEST}", python=OLDEST)
@@ -56,17 +61,13 @@ def tests_oldest(session: nox.Session) -> None:
     Arguments are pytest's. With arguments the marker chooses nothing, so that
     `nox -s tests-3.11 -- tests/byte_lookup` runs that folder.
     """
-    _reuse_library(session)
-    _install(session, "test", pins=OLDEST_JAX)
-    chosen = session.posargs or ["-m=oldest and not slow"]
-    session.run("pytest", *TWO_PROCESSES, *chosen)
+    _run_marked(session, OLDEST_JAX)
 
 
-@nox.session(name="tests-3.12", python="3.12")
-def tests_between(session: nox.Session) -> None:
-    """Run all tests on Python 3.12 and the newest JAX; CI leaves this out."""
-    _install(session, "test", "integrations")
-    session.run("pytest", *TWO_PROCESSES, *session.posargs)
+@nox.session(name=f"tests-{NEWEST}", python=NEWEST)
+def tests_newest(session: nox.Session) -> None:
+    """Run the tests marked `oldest` on the newest Python and JAX; arguments as for the oldest."""
+    _run_marked(session)
 
 
 @nox.session
@@ -243,7 +244,8 @@ def mutation(session: nox.Session) -> None:
 @nox.session
 def conformance(session: nox.Session) -> None:
     """Give the golden vectors and models to dmlax, both built as a user would install them."""
-    session.install(".[onnx]", "./conformance")
+    _install_shown(session, ".[onnx]", "./conformance")
+    session.log("7,900 golden vectors, then 14 models: one to three minutes")
     session.run("dmlax-conformance", "run", "--implementation=dmlax", *session.posargs)
     session.run("dmlax-conformance", "models", "--implementation=dmlax")
 
@@ -391,12 +393,26 @@ def _group(name: str) -> list[str]:
 
 def _install(session: nox.Session, *groups: str, pins: Sequence[str] = ()) -> None:
     needed = [requirement for group in groups for requirement in _group(group)]
-    session.install("-e.", "-e./conformance", *needed, *pins)
+    _install_shown(session, "-e.", "-e./conformance", *needed, *pins)
+
+
+def _install_shown(session: nox.Session, *packages: str) -> None:
+    """Install with the installer's output, because the kernels compile for minutes."""
+    session.log("installing; if there is a C++ compiler, the kernels compile for minutes")
+    session.install(*packages, silent=False)
+
+
+def _run_marked(session: nox.Session, pins: Sequence[str] = ()) -> None:
+    """Run the tests marked `oldest`, or those that the arguments name."""
+    _reuse_library(session)
+    _install(session, "test", pins=pins)
+    chosen = session.posargs or ["-m=oldest and not slow"]
+    session.run("pytest", *TWO_PROCESSES, *chosen)
 
 
 def _reuse_library(session: nox.Session) -> None:
-    """In CI, install the kernels that the session `tests` built, if they exist: they use no ABI."""
-    folder = Path(".nox", "tests").resolve() if os.environ.get("CI") else Path()
+    """In CI, install the kernels that another session built, if they exist: they use no ABI."""
+    folder = Path(".nox", "tests-3-13").resolve() if os.environ.get("CI") else Path()
     for library in folder.glob("lib/python*/site-packages/dmlax/_native.so"):
         session.env["SKBUILD_CMAKE_DEFINE"] = f"DMLAX_LIBRARY={library}"
 
