@@ -21,6 +21,7 @@ def suite_descs(operator):
         if vector.operator == operator and vector.desc is not None:
             with suppress(SpecError):
                 descs.append((vector, made(operator, vector.desc)))
+    assert len(descs) >= 50
     return descs
 
 
