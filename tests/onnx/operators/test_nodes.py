@@ -35,7 +35,6 @@ DECLINED = {  # cases, and the reason that `load` gives; the first that matches 
     r"if_seq": "SequenceConstruct: ",
     r"range_\w+_expanded": "and no constant limits these",
     r"qlinearmatmul_\w+_float16": "AScaleTensor is float16",
-    r"resize_\w+_antialias": "antialias is 1, expected 0",
     r"scan_sum": "its form of opset 8 is not known",
 }
 

@@ -189,3 +189,32 @@ def test_convolutions_of_volumes(op, seed):
         inputs += [file.constant(rng.integers(-999, 999, count).astype(np.int32))]
         file.output(file.node(op, *inputs, **attributes), dtype)
     file.compare()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_resize_with_antialias(seed):
+    rng = np.random.default_rng(seed)
+    mode, rank = ["linear", "cubic"][seed % 2], [2, 4, 4][seed % 3]
+    dtype = rng.choice(["float32", "uint8", "int8"]) if mode == "linear" else "float32"
+    shape, spatial = rng.integers(2, 16, rank), range(rank)[-2:]
+    sizes = shape.copy()
+    sizes[-2:] = [rng.integers(1, max(2, shape[axis] * 3 // 2)) for axis in spatial]
+    ways = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_crop_and_resize"]
+    attributes = {
+        "coordinate_transformation_mode": ways[rng.integers(5)],
+        "exclude_outside": int(mode == "cubic" and rng.integers(2)),
+        "extrapolation_value": 2.0,
+        "cubic_coeff_a": [-0.75, -0.5][rng.integers(2)],
+    }
+    values = rng.normal(size=shape) if dtype == "float32" else rng.integers(0, 128, shape)
+    if dtype == "int8":
+        values = values * rng.choice([-1, 1], shape)
+    file, roi = File(19), np.float32([0.0] * rank + [1.0] * rank)
+    roi[[rank - 1, 2 * rank - 1]] = rng.choice([0, 0.1, -0.3]), rng.choice([1, 0.8, 1.4])
+    inputs = [file.input(values.astype(dtype)), file.constant(roi), ""]
+    if rng.integers(2) or attributes["coordinate_transformation_mode"] == ways[4]:
+        inputs.append(file.constant(sizes))
+    else:
+        inputs[2] = file.constant(np.float32(sizes / shape))
+    file.output(file.node("Resize", *inputs, mode=mode, antialias=1, **attributes), dtype)
+    file.compare(1e-6 if dtype == "float32" else 0)

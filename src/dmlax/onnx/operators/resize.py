@@ -15,11 +15,12 @@ from jax.typing import DTypeLike
 from dmlax._core import ieee
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.operators.table import Known, Tensor, Zero, operator
+from dmlax.onnx.operators.table import Known, Tensor, operator
 from dmlax.onnx.operators.values import expect_memory, integers, is_known, to_device
 
 _MOST_PARTS = 1 << 10  # of the denominator of a symbolic size's scale
 _FIXED_POINT = 1 << 10  # in which ONNX Runtime holds the weights of channels-last bytes
+_BYTE_BITS = 22  # of ONNX Runtime's weights of bytes in a resize with antialias
 _SIMPLE = "simple"  # the rounding of opset 10
 
 
@@ -138,6 +139,7 @@ class Method(NamedTuple):
     cubic_coeff_a: float = -0.75
     exclude_outside: int = 0
     extrapolation_value: float = 0.0
+    antialias: Annotated[int, (0, 1)] = 0
 
     def resize(self, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
         """Resizes the axes of a tensor."""
@@ -145,7 +147,11 @@ class Method(NamedTuple):
         scaled = [axis for axis in axes if self._changes(axis)]
         if not scaled:
             return x
-        y = interpolations[self.mode](x, scaled, axes)
+        interpolate = interpolations[self.mode]
+        if self.antialias and self.mode != "nearest":  # a crop of the same size is a copy
+            scaled = [axis for axis in scaled if not (axis.is_static and axis.scale == 1)]
+            interpolate = self._antialiased
+        y = interpolate(x, scaled, axes)
         return self._extrapolate(y, scaled) if self.coordinate_transformation_mode == _CROP else y
 
     def _changes(self, axis: _Axis) -> bool:
@@ -234,6 +240,67 @@ class Method(NamedTuple):
             ]
             y = functools.reduce(ieee.add, terms)
         return y.astype(x.dtype)
+
+    def _antialiased(self, x: Tensor, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Array:
+        """Interpolates along one axis after the other; bytes are rounded after each."""
+        if jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize > 1:
+            raise UnsupportedError(f"antialias is 1 and its input is {x.dtype}, expected 8 bits")
+        if not all(axis.is_static for axis in scaled):
+            text = "antialias is 1, and a size is symbolic"
+            raise UnsupportedError(f"{text}: give input_shapes static sizes")
+        return functools.reduce(self._smooth, reversed(scaled), to_device(x))
+
+    def _smooth(self, x: Array, axis: _Axis) -> Array:
+        """Adds the weighted elements of the window of every output along an axis."""
+        starts, shares = self._smooth_windows(axis)
+        is_byte = x.dtype.itemsize == 1
+        if is_byte:
+            shares = np.trunc(shares * 2.0**_BYTE_BITS + np.copysign(0.5, shares))
+        weights = jnp.asarray(shares.astype(np.int32 if is_byte else np.float32))
+        multiply, add = (jnp.multiply, jnp.add) if is_byte else (ieee.multiply, ieee.add)
+        wide = x.astype(weights.dtype)
+
+        def add_tap(tap: Array, total: Array) -> Array:
+            rows = jnp.take(wide, starts + tap, axis=axis.number, mode="clip")
+            return add(total, multiply(rows, _along(weights[tap], axis.number, x.ndim)))
+
+        shape = (*x.shape[: axis.number], axis.new, *x.shape[axis.number + 1 :])
+        start = jnp.full(shape, 1 << _BYTE_BITS - 1 if is_byte else 0, weights.dtype)
+        total: Array = lax.fori_loop(0, len(shares), add_tap, start)
+        # ONNX Runtime's bytes are not below 0, those of int8 too.
+        return (jnp.clip(total >> _BYTE_BITS, 0, 255) if is_byte else total).astype(x.dtype)
+
+    def _smooth_windows(self, axis: _Axis) -> tuple[np.ndarray, np.ndarray]:
+        """Where the window of every output begins, and its weights `[tap, output]`."""
+        wide, radius = _ONE / np.float32(axis.scale), 1 if self.mode == "linear" else 2
+        support = np.float32(radius) * max(wide, _ONE)
+        center = _HALF + np.asarray(axis.coordinates(self.coordinate_transformation_mode))
+        ends = [np.floor(center + side + _HALF).astype(int) for side in (-support, support)]
+        inner = np.maximum(ends[0], 0), np.minimum(ends[1], axis.size)
+        first, last = inner if self.exclude_outside else ends
+        taps = np.arange((last - first).max())[:, None]
+        distance = ((taps + first).astype(np.float32) - center + _HALF) * (_ONE / max(wide, _ONE))
+        weights = np.where(taps < last - first, self._smooth_weight(abs(distance)), np.float32(0))
+        total = np.add.reduce(weights, 0, dtype=np.float32)
+        is_cut = ((first < inner[0]) | (last > inner[1])) & (inner[0] < inner[1])
+        for i in np.flatnonzero(is_cut):
+            column, skipped, count = weights[:, i], inner[0][i] - first[i], inner[1][i] - first[i]
+            for tap in range(skipped):
+                column[skipped] += column[tap]
+            for tap in range(count, last[i] - first[i]):
+                column[count - 1] += column[tap]
+            column[: count - skipped] = column[skipped:count].copy()
+            column[count - skipped :] = 0
+        return inner[0].astype(np.int32), weights * (_ONE / np.where(total == 0, _ONE, total))
+
+    def _smooth_weight(self, distance: np.ndarray) -> np.ndarray:
+        """The weight of an element at a distance."""
+        if self.mode == "linear":
+            return np.maximum(_ONE - distance, 0)
+        a = np.float32(self.cubic_coeff_a)
+        near = ((a + 2) * distance - (a + 3)) * distance * distance + _ONE
+        far = (((distance - 5) * distance + 8) * distance - 4) * a
+        return np.where(distance < 1, near, np.where(distance < 2, far, np.float32(0)))
 
     def _extrapolate(self, y: Tensor, axes: Sequence[_Axis]) -> Array:
         """Fills the elements that lie outside of the input."""
@@ -377,7 +444,6 @@ def resize(
     scales: Known | None = None,
     sizes: Known | None = None,
     *,
-    antialias: Zero = 0,
     axes: tuple[int, ...] | None = None,
     keep_aspect_ratio_policy: Annotated[str, ("stretch", *_POLICIES)] = "stretch",
     method: Method,
