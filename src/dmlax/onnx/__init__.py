@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from dmlax._core.arguments import Rules
 from dmlax._core.requantize import ARITHMETICS, Arithmetic
 from dmlax.errors import SpecError
 from dmlax.onnx import archive, budget, protobuf
+from dmlax.onnx.branches import choose_branches
 from dmlax.onnx.errors import ModelError as ModelError
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.export import from_jax as from_jax
@@ -35,6 +37,7 @@ def load(
     input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     outputs: Sequence[str] | None = None,
     operators: Mapping[str, Callable[..., Any]] | None = None,
+    constants: Mapping[str, ArrayLike] | None = None,
 ) -> Model:
     """Loads a quantized ONNX model as a function.
 
@@ -52,6 +55,9 @@ def load(
         takes the inputs, None for an absent one, and the attributes as keywords; it returns an
         array or a tuple. Nothing fuses with such a node, and a saved model needs the functions
         again.
+      constants: values of inputs, by name, as `{"use_cache_branch": True}`. They are inputs no
+        longer: shapes may depend on them, and an `If` that they decide is its branch. Inputs that
+        only another branch needs are left out.
 
     Returns:
       A `Model`: call it, or take its `params` and its pure function `apply`.
@@ -80,6 +86,7 @@ def load(
     if nonzero_size is not None:
         options = replace(options, nonzero_size=_checked_size(nonzero_size, graph))
     inputs, graph = graph.inputs, _reshape_inputs(graph, input_shapes or {})
+    graph = _with_constants(graph, constants or {})
     if outputs is not None:
         graph = _with_outputs(graph, outputs)
     with budget.limit(graph.constant_bytes()):
@@ -137,6 +144,42 @@ def _with_outputs(graph: Graph, outputs: Sequence[str]) -> Graph:
     needed = {*names, *(name for node in graph.nodes for name in node.inputs)}
     inputs = {name: x for name, x in graph.inputs.items() if name in needed}
     return graph.replace(inputs=inputs)
+
+
+def _with_constants(graph: Graph, constants: Mapping[str, ArrayLike]) -> Graph:
+    """Makes inputs constants, and chooses the branches that constants decide."""
+    arrays = {}
+    for name, value in constants.items():
+        text = f"has no input {name!r}; the inputs are {', '.join(map(repr, graph.inputs))}"
+        _RULES.expect(name in graph.inputs, "option", "constants", text)
+        arrays[name] = _constant(name, value, graph.inputs[name])
+    inputs = {name: x for name, x in graph.inputs.items() if name not in arrays}
+    read = graph.prune().read
+    graph = graph.replace(inputs=inputs, constants={**graph.constants, **arrays})
+    with budget.limit(graph.constant_bytes()):
+        chosen = choose_branches(graph)
+    needed = chosen.prune().read if arrays else read
+    unused = {name for name in inputs if name in read and name not in needed}
+    return chosen.replace(inputs={name: x for name, x in inputs.items() if name not in unused})
+
+
+def _constant(name: str, value: ArrayLike, wanted: TensorType) -> np.ndarray:
+    """The value of an input: an array of its dtype, or numbers that the dtype holds."""
+    array = np.asarray(value)
+    has_dtype = hasattr(value, "dtype")
+    is_number = array.dtype.kind in "biuf" and not has_dtype
+    with np.errstate(all="ignore"):
+        cast = array.astype(wanted.dtype) if is_number else array
+    is_exact = wanted.dtype.kind not in "biu" or np.array_equal(cast, array)
+    fits = cast.dtype == wanted.dtype and (is_exact or has_dtype)
+    pairs = zip(cast.shape, wanted.shape, strict=False)
+    is_shape = all(size == of_file for size, of_file in pairs if isinstance(of_file, int))
+    is_shape = is_shape and cast.ndim == len(wanted.shape)
+    found = f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
+    text = f"of {name} is {found if has_dtype else repr(value)}, expected {wanted}"
+    _RULES.expect(fits, "data_type", "constants", text)
+    _RULES.expect(is_shape, "sizes", "constants", text)
+    return cast
 
 
 def _checked_size(size: object, graph: Graph) -> int | dict[str, int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -70,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
         "--nonzero-size", type=int, help="the rows of every NonZero, Compress and NonMaxSuppression"
     )
     parser.add_argument(
+        "--constant", action="append", default=[], help="the value of an input, as name=[1, 2]"
+    )
+    parser.add_argument(
         "--shape", action="append", default=[], help="of an input, as name=1,3,224,224"
     )
     return parser
@@ -81,7 +85,13 @@ def _load(options: argparse.Namespace) -> Model:
         arithmetic=options.arithmetic,
         nonzero_size=options.nonzero_size,
         input_shapes=dict(map(_named_shape, options.shape)),
+        constants=dict(map(_named_value, options.constant)),
     )
+
+
+def _named_value(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    return name, json.loads(value.lower())
 
 
 def _named_shape(text: str) -> tuple[str, tuple[int | str, ...]]:

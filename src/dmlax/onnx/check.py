@@ -16,7 +16,7 @@ from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import NotComputedError, Options, Runner, Values, Watch, with_node
 from dmlax.onnx.graph import GIVEN, OWN, Graph, Node, operator_name
-from dmlax.onnx.operators import why_not, wide
+from dmlax.onnx.operators import find, why_not, wide
 from dmlax.onnx.operators.values import (
     NEEDS_X64,
     Float64,
@@ -116,7 +116,7 @@ class _Watch(Watch):
     def __init__(self, graph: Graph, inputs: Structs) -> None:
         self.failures = {
             id(node): _Failure(node, with_node(node, UnsupportedError(why)))
-            for node in graph.all_nodes()
+            for node in graph.run_nodes()
             if (why := why_not(node))
         }
         self.skipped: dict[int, Node] = {}
@@ -158,8 +158,12 @@ class _Watch(Watch):
             return {}
 
     def skip(self, node: Node) -> None:
-        """Notes a node that was not checked."""
+        """Notes a node that was not checked, and all in its subgraphs that are not known."""
         self.skipped[id(node)] = node
+        for inner in (node, *(x for graph in node.graphs.values() for x in graph.all_nodes())):
+            if why := why_not(inner):
+                error = with_node(inner, UnsupportedError(why))
+                self.failures.setdefault(id(inner), _Failure(inner, error))
 
     def end(self, graph: Graph, values: Mapping[str, Any]) -> None:
         """Notes the shapes of a graph's tensors, none if they differ from an earlier trace's."""
@@ -268,7 +272,8 @@ def _example(shape: Sequence[object]) -> tuple[int, ...]:
 
 def _one_error(graph: Graph, watch: _Watch) -> Exception:
     """The first error of a malformed file, or one that lists all."""
-    failures = list(watch.failures.values())
+    order = {id(node): i for i, node in enumerate(graph.all_nodes())}
+    failures = sorted(watch.failures.values(), key=lambda x: order.get(id(x.node), 0))
     if all(isinstance(failure.error, ModelError) for failure in failures):
         return failures[0].error
     behind = [node for key, node in watch.skipped.items() if key not in watch.failures]
@@ -295,6 +300,9 @@ def _list(
     first = f"{_count(failures)} of the model cannot be computed:"
     others = [x for x in failures if getattr(x.error, "field", "") != "input_shapes"]
     ways = [f"  {_ways_out(graph, others, unusable)}"] if others else []
+    if inputs := _deciding_inputs(graph, others):
+        values = ", ".join(f'"{name}": value' for name in inputs)
+        ways.append(f"  load(..., constants={{{values}}}) makes what they depend on known")
     return "\n".join([first, *lines, *ways])
 
 
@@ -311,7 +319,7 @@ def _ways_out(graph: Graph, failures: Sequence[_Failure], unusable: Set[str]) ->
     types = [
         operator_name(failure.node.domain, failure.node.op)
         for failure in failures
-        if failure.node.domain not in (OWN, GIVEN)
+        if failure.node.domain not in (OWN, GIVEN) and not failure.node.graphs
     ]
     shown = ", ".join(f'"{name}": f' for name in [*dict.fromkeys(types)][:3])
     outputs = json.dumps(names) if names else "[...]"
@@ -319,6 +327,22 @@ def _ways_out(graph: Graph, failures: Sequence[_Failure], unusable: Set[str]) ->
     if shown:
         ways.append(f"load(..., operators={{{shown}}}) computes them by functions of yours")
     return "; ".join(ways)
+
+
+def _deciding_inputs(graph: Graph, failures: Sequence[_Failure]) -> list[str]:
+    """The inputs on which the condition of an If depends, or a value that has to be known."""
+    needed = set[str]()
+    for failure in failures:
+        row, node = find(failure.node), failure.node
+        if node.op == "If":
+            needed.add(node.input(0))
+        elif failure.needs_value and row is not None:
+            pairs = enumerate(node.operands)
+            needed.update(name for i, name in pairs if row.role(i) == "known")
+    for node in reversed(graph.nodes):
+        if node.op not in ("Shape", "Size") and not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+    return [name for name in graph.inputs if name in needed]
 
 
 def _count(nodes: Sequence[object]) -> str:

@@ -215,6 +215,13 @@ class Graph:
             for graph in node.graphs.values():
                 yield from graph.all_nodes()
 
+    def run_nodes(self) -> Iterator[Node]:
+        """The nodes and those of subgraphs, except the branches of an If: one of them may run."""
+        for node in self.nodes:
+            yield node
+            for graph in node.graphs.values() if node.op != "If" else ():
+                yield from graph.run_nodes()
+
     def map_subgraphs(self, function: Callable[["Graph"], "Graph"]) -> "Graph":
         """Replaces the subgraphs of the nodes."""
 

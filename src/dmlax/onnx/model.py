@@ -116,7 +116,7 @@ class Model:
         self._file_bytes = graph.constant_bytes()
         needed = give_operators(graph, options.operators).prune()
         # The check of all nodes lists those that no pass can read.
-        fits = not any(map(why_no_pass, needed.all_nodes()))
+        fits = not any(map(why_no_pass, needed.run_nodes()))
         lifted = lift_params(needed, options.arithmetic) if fits else needed
         passed = run_passes(lifted, options.arithmetic) if fits else lifted
         self._fused, params = split_constants(passed)

@@ -32,6 +32,7 @@ from dmlax.onnx.graph import (
     in_order,
     operator_name,
 )
+from dmlax.onnx.operators import find
 from dmlax.onnx.operators.values import SIZE_FUNCTIONS, bits_of
 from dmlax.onnx.wire import GRAPH, INITIALIZER, RAW_DATA, count_fields, cut
 
@@ -97,6 +98,7 @@ class _Scope(NamedTuple):
     attributes: Mapping[str, Any] | None = None  # of the call of a function
     functions: tuple[_FunctionKey, ...] = ()  # that are being inlined
     depth: int = 0  # the number of graphs around
+    types: Mapping[str, bytes] | None = None  # of the tensors of a function, serialized
 
 
 def _parse(
@@ -144,6 +146,9 @@ class _Reader:
         self.onnx = module
         self.operators = operators
         self.functions: dict[_FunctionKey, onnx.FunctionProto] = {}
+        self.model, self.constants = module.ModelProto(), dict[str, np.ndarray]()
+        self.main_types: dict[str, bytes] | None = None
+        self.types: dict[int, dict[str, bytes]] = {}  # of the bodies of schemas, by their ids
         self.calls: collections.Counter[str] = collections.Counter()  # of functions, by name
         self.folder = folder
         self.budget = Budget(size)
@@ -157,6 +162,7 @@ class _Reader:
         for function in model.functions:
             self.functions.setdefault(_function_key(function, function.name), function)
         constants = self._constants(model.graph, tensors)
+        self.model, self.constants = model, constants
         expect(all(value.name for value in model.graph.input), "an input has no name")
         values = {_text(value.name, "an input"): value for value in model.graph.input}
         inputs = {
@@ -204,13 +210,82 @@ class _Reader:
             node = self._node(proto, index, scope)
             key = _function_key(proto, proto.op_type)
             if key in self.functions and operator_name(*key[:2]) not in self.operators:
-                yield from self._inline(node, key, scope)
+                yield from self._inline(node, key, scope, self.functions[key])
+            elif (body := self._schema_body(node, scope)) is not None:
+                yield from self._inline(node, key, scope, body)
             else:
                 yield _capture(node)
 
-    def _inline(self, node: Node, key: _FunctionKey, scope: _Scope) -> list[Node]:
+    def _schema_body(self, node: Node, scope: _Scope) -> onnx.FunctionProto | None:
+        """The function by which ONNX defines an operator that is not known, None without one."""
+        name = operator_name(node.domain, node.op)
+        if name in self.operators or node.domain not in scope.opsets or find(node) is not None:
+            return None
+        try:
+            schema = self.onnx.defs.get_schema(node.op, scope.opsets[node.domain], node.domain)
+        except self.onnx.defs.SchemaError:
+            return None
+        body = self.onnx.FunctionProto()
+        if schema.has_function:
+            body.CopyFrom(schema.function_body)
+        elif schema.has_context_dependent_function and (types := self._types(scope)):
+            try:
+                inputs = [types.get(name, b"") for name in node.inputs]
+                call = self._call_of(node).SerializeToString()
+                body.ParseFromString(schema.get_context_dependent_function(call, inputs))
+                self.types[id(body)] = self._infer_body(body, inputs)
+            except Exception:  # a type is not known, or the schema has no body for it
+                return None
+        values = (x.default_value for x in schema.attributes.values())
+        body.attribute_proto.extend(value for value in values if value.name)
+        return body if body.node else None
+
+    def _call_of(self, node: Node) -> onnx.NodeProto:
+        """The node without references to the attributes of a function."""
+        to_tensor = self.onnx.numpy_helper.from_array
+        attributes = {
+            name: to_tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in node.attributes.items()
+        }
+        make = self.onnx.helper.make_node
+        call: onnx.NodeProto = make(
+            node.op, node.inputs, node.outputs, domain=node.domain, **attributes
+        )
+        return call
+
+    def _types(self, scope: _Scope) -> Mapping[str, bytes]:
+        """The types of tensors of the main graph, or of a function of a schema."""
+        if scope.types is not None or scope.depth or scope.functions:
+            return scope.types or {}
+        if self.main_types is None:
+            model, helper = self.onnx.ModelProto(), self.onnx.helper
+            model.CopyFrom(self.model)
+            for name, array in self.constants.items():
+                number = helper.np_dtype_to_tensor_dtype(array.dtype)
+                info = helper.make_tensor_value_info(name, number, array.shape)
+                model.graph.input.append(info)
+            self.main_types = self._infer(model)
+        return self.main_types
+
+    def _infer_body(self, body: onnx.FunctionProto, inputs: Iterable[bytes]) -> dict[str, bytes]:
+        model = self.onnx.ModelProto(ir_version=self.model.ir_version)
+        model.opset_import.extend(body.opset_import)
+        model.graph.node.extend(body.node)
+        for name, data in zip(body.input, inputs, strict=False):
+            model.graph.input.add(name=name).type.ParseFromString(data)
+        return self._infer(model)
+
+    def _infer(self, model: onnx.ModelProto) -> dict[str, bytes]:
+        with _malformed("the model"):
+            graph = self.onnx.shape_inference.infer_shapes(model).graph
+        values = (*graph.input, *graph.value_info, *graph.output)
+        return {value.name: value.type.SerializeToString() for value in values}
+
+    def _inline(
+        self, node: Node, key: _FunctionKey, scope: _Scope, function: onnx.FunctionProto
+    ) -> list[Node]:
         """The body of a function, with the names and attributes of a call."""
-        function, what = self.functions[key], f"function {node.type!r}"
+        what = f"function {node.type!r}"
         expect(key not in scope.functions, f"{what} calls itself")
         expect(len(scope.functions) < _MOST_CALLS, f"{what} is nested too deep")
         fits = len(node.inputs) <= len(function.input)
@@ -219,7 +294,8 @@ class _Reader:
         defaults = {x.name: self._attribute(x, what, scope) for x in function.attribute_proto}
         opsets = dict(map(self._opset, function.opset_import)) or scope.opsets
         attributes, functions = {**defaults, **node.attributes}, (*scope.functions, key)
-        inner = _Scope(opsets, attributes, functions, scope.depth)
+        types = self.types.get(id(function), {})
+        inner = _Scope(opsets, attributes, functions, scope.depth, types)
         self.calls[node.name] += 1
         count = self.calls[node.name]
         call = node.name if count == 1 else f"{node.name}#{count}"

@@ -74,7 +74,7 @@ def _expect_equal(graph: Graph, ones: Sequence[Aval], others: Sequence[Aval]) ->
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             text = f"its output {i + 1} is {_show(one)} in then_branch ({graph.outputs[i]!r}) and "
             text += f"{_show(other)} in else_branch, and its condition is computed: {_SHAPES}. "
-            raise UnsupportedError(text + "Make both equal, or the condition a constant")
+            raise UnsupportedError(text + "make both equal, or the condition known")
 
 
 def _show(aval: Aval | Array) -> str:

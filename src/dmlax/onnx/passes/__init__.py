@@ -11,6 +11,7 @@ from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.check import Avals, AvalsOfGraphs
 from dmlax.onnx.evaluate import split_constants
 from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.operators import why_no_pass
 from dmlax.onnx.passes.attention import fuse_attention, fuse_self_attention
 from dmlax.onnx.passes.byte_functions import fuse_byte_functions
 from dmlax.onnx.passes.byte_moves import move_bytes, quantize_before_moves
@@ -120,7 +121,8 @@ class _Lifter:
             formals[key] = graph.parameters[: len(graph.parameters) - len(node.captured)]
             constants, parameters = {**graph.constants, **shared}, (*formals[key], *captured)
             graph = graph.replace(constants=constants, parameters=parameters, types=types)
-            graph = run_passes(lift_params(graph, self.arithmetic), self.arithmetic)
+            if not any(map(why_no_pass, graph.run_nodes())):  # perhaps of a branch that never runs
+                graph = run_passes(lift_params(graph, self.arithmetic), self.arithmetic)
             graphs[key], params[key] = split_constants(graph)
         inner: dict[int, str] = {}  # names in the subgraphs by array
         taken = {*captured}.union(*(graph.tensors for graph in graphs.values()))
