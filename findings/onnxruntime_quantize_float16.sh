@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# ONNX Runtime 1.32.0: `QuantizeLinear` of the float16 9.2421875 by the float16 scale 0.0999 depends on the
+# opset of the file: 93 in opset 21, whose quotient is float32; 92 in opset 23, whose quotient is float16
+# as ONNX says; and 93 in opset 23 with precision=1. No other attribute or input differs.
+. "$(dirname "$0")/environment.sh"
+install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
+python - <<'PY'
+import numpy as np
+import onnx
+import onnxruntime
+
+
+def run(text, feeds, optimize=True):
+    options = onnxruntime.SessionOptions()
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = onnx.parser.parse_model(text).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)[0]
+
+
+found = []
+for opset, precision in (21, ""), (23, ""), (23, "precision = 1"):
+    text = f"""<ir_version: 10, opset_import: ["": {opset}]>
+    g (float16[1] x, float16 s) => (uint8[1] y) {{ y = QuantizeLinear <{precision}> (x, s) }}"""
+    text = text.replace("<> ", "")
+    feeds = dict(x=np.float16([9.2421875]), s=np.array(0.0999, np.float16))
+    found += run(text, feeds).tolist()
+print(f"opset 21, opset 23, opset 23 with precision=1: {found}")
+assert found == [93, 92, 93]
+PY

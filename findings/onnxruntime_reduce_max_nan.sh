@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# ONNX Runtime 1.32.0: `ReduceMax` of three floats is NaN if the NaN is the first and passes over it if it is
+# the second; a maximum over an axis is so not a property of the set of its elements.
+. "$(dirname "$0")/environment.sh"
+install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
+python - <<'PY'
+import numpy as np
+import onnx
+import onnxruntime
+
+
+def run(text, feeds, optimize=True):
+    options = onnxruntime.SessionOptions()
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = onnx.parser.parse_model(text).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)[0]
+
+
+text = """<ir_version: 8, opset_import: ["": 13]>
+g (float[1, 3] x) => (float[1, 1] y) { y = ReduceMax <axes = [1]> (x) }"""
+first, second = (run(text, dict(x=np.float32([row]))).item() for row in ([np.nan, 1, 2], [1, np.nan, 2]))
+print(f"[nan, 1, 2]: {first}, [1, nan, 2]: {second}")
+assert np.isnan(first)
+assert second == 2
+PY

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# ONNX Runtime 1.32.0: `Resize` with keep_aspect_ratio_policy and the axes [-2, -1] returns the input's size and
+# ignores the sizes that the file asks for. With the axes [2, 3], which are the same, it resizes.
+. "$(dirname "$0")/environment.sh"
+install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
+python - <<'PY'
+import numpy as np
+import onnx
+import onnxruntime
+
+
+def run(text, feeds, optimize=True):
+    options = onnxruntime.SessionOptions()
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = onnx.parser.parse_model(text).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)[0]
+
+
+text = """<ir_version: 8, opset_import: ["": 18]>
+g (float[1, 3, 8, 7] x) => (float[1, 3, h, w] y) <int64[2] sizes = {5, 1}> {
+    y = Resize <mode = "linear", axes = AXES, keep_aspect_ratio_policy = "not_smaller"> (x, , , sizes) }"""
+x = np.zeros((1, 3, 8, 7), np.float32)
+negative, positive = (
+    list(run(text.replace("AXES", axes), dict(x=x)).shape) for axes in ("[-2, -1]", "[2, 3]")
+)
+print(f"axes [-2, -1]: {negative}, axes [2, 3]: {positive}")
+assert negative == [1, 3, 8, 7]
+assert positive == [1, 3, 5, 4]
+PY
