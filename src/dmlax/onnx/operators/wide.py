@@ -148,6 +148,11 @@ def compute(
     for i in places:
         if i < len(values) and (index := limits[i]) is not None:
             values[i], limits[i] = values[i] if index.is_narrow else _saturate(values[i]), None
+    computed = [i for i in _places(node, values) if values[i] is not None]
+    if any(limits[i] is None and np.dtype(values[i].dtype).kind in "iu" for i in computed):
+        # A size beside an int32 is an int32 in the file: a Cast of a size is a size.
+        pairs = zip(values, limits, strict=True)
+        limits = [None if is_known(x) and x.dtype.hasobject else limit for x, limit in pairs]
     found = _find(node, values, limits)
     needs = [*found, *(limits[i] for i in places_of(node, values))]
     of_outputs: list[Range | None] = [found[0] if found else None] * max(len(node.outputs), 1)
