@@ -1,5 +1,7 @@
 """Draws small QDQ models: one to four operators between dequantizations and quantizations."""
 
+import contextlib
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -47,7 +49,7 @@ class Refused(Exception):
 class Maker:
     """Adds nodes to one model; it computes each of them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | list[int]) -> None:
         self.rng = np.random.default_rng(seed)
         self.size = str(self.rng.choice(["small", "sums", "bytes"], p=[0.78, 0.12, 0.1]))
         self.is_exact = self.size == "small" and self.chance(0.75)  # scales are powers of 2
@@ -400,9 +402,12 @@ _OF_ROWS = {"Conv", "ConvTranspose", "Gemm", "MatMul", "DynamicQuantizeLinear"}
 
 
 def draw(seed: int) -> Drawn:
-    """Draws a graph."""
-    maker = Maker(seed)
-    model = maker.model()
+    """Draws a graph, again if ONNX Runtime refuses its first nodes or its last ones."""
+    for turn in itertools.count():
+        maker = Maker(seed if turn == 0 else [seed, turn])
+        with contextlib.suppress(Refused):
+            model = maker.model()
+            break
     noise = FLOAT16 if maker.half else 0 if maker.is_exact else FLOAT32
     floats = {"DynamicQuantizeLinear"} if maker.is_exact else _OF_ROWS
     is_free = floats.isdisjoint(node.op_type for node in model.graph.node)
