@@ -149,8 +149,9 @@ class Maker:
         """A scale, a zero point or None, and the attributes of the axis and the block."""
         dims: tuple[int, ...] = ()
         attributes, axis = {}, 1
-        if self.chance(per_axis) and shape:
-            axis = int(self.rng.integers(bool(self.batch and len(shape) > 1), len(shape)))
+        axes = [i for i, size in enumerate(shape) if not self.batch or size != self.batch]
+        if self.chance(per_axis) and axes:
+            axis = self.choose(axes)
             dims = (shape[axis],)
             given = axis if self.chance(0.7) else axis - len(shape)
             if given != 1 or self.chance(0.5):
