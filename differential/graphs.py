@@ -378,7 +378,11 @@ class Maker:
     def kept_parameters(self) -> tuple[Any, tuple | None]:
         """The dtype and the parameters of the last dequantization, as a move keeps them."""
         for tensor, parameters in reversed(self.quantized.values()):
-            if parameters[0].size == 1 and self.known[tensor].dtype.name in BYTES:
+            if (
+                parameters[0].all()
+                and parameters[0].size == 1
+                and self.known[tensor].dtype.name in BYTES
+            ):
                 return self.known[tensor].dtype, (*parameters[:2], {})
         return None, None
 

@@ -10,7 +10,7 @@ import onnx
 
 import dmlax.onnx
 from differential.graphs import Drawn, draw
-from differential.rationals import Real, Steps, evaluate
+from differential.rationals import FLOAT16, Real, Steps, evaluate
 from dmlax.onnx import peer
 
 OURS = ("float32", "exact")
@@ -100,11 +100,12 @@ def _meanings(
     drawn: Drawn, arithmetic: str, is_fused: bool
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What a file says, and how far ONNX Runtime may be from it; None if it changes the file."""
-    is_changed = has_float_bias(drawn.model) or has_double_pair(drawn.model)
+    is_changed = has_float_operand(drawn.model) or has_double_pair(drawn.model)
     if drawn.size != "small":
         found = peer.run_every_tensor(drawn.model, drawn.inputs)
         near = {name: _around(x, drawn.size == "sums") for name, x in found.items()}
-        if drawn.size == "sums" or arithmetic == "exact" or is_changed or not is_fused:
+        is_fused = is_fused and drawn.noise != FLOAT16 and arithmetic == "float32"
+        if drawn.size == "sums" or is_changed or not is_fused:
             return near, None
         return {name: _around(x, False, 0) for name, x in found.items()}, near
     said = evaluate(*drawn[:3], whole_softmax=arithmetic == "float32")
@@ -151,11 +152,11 @@ def _near(a: np.ndarray, b: np.ndarray) -> Any:
     return _equal(a, b)
 
 
-def has_float_bias(model: onnx.ModelProto) -> bool:
-    """True where ONNX Runtime quantizes a bias that the file has as floats."""
+def has_float_operand(model: onnx.ModelProto) -> bool:
+    """True where ONNX Runtime quantizes weights or a bias that the file has as floats."""
     floats = {x.name for x in model.graph.initializer if x.data_type in (1, 10)}
     products = (node for node in model.graph.node if node.op_type in ("Conv", "Gemm"))
-    return any(len(node.input) > 2 and node.input[2] in floats for node in products)
+    return any(not floats.isdisjoint(node.input[1:]) for node in products)
 
 
 def has_double_pair(model: onnx.ModelProto) -> bool:

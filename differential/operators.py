@@ -192,6 +192,8 @@ def _pad(m: Any, x: np.ndarray, given: Any) -> tuple[str, ...]:
     low = -1 if m.chance(0.3) else 0
     pads = m.rng.integers(low, 3, (2, count))
     pads[:, : first if chosen is None else 0] = 0
+    if x.size == 0:
+        pads[:] = 0  # nothing to reflect
     value = m.constant(np.asarray(m.choose([0, 1.5, -3]), x.dtype)) if m.chance(0.5) else ""
     return (m.integers(*pads.ravel()), value, *(() if chosen is None else (m.integers(*chosen),)))
 
