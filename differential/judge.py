@@ -100,7 +100,7 @@ def _meanings(
     drawn: Drawn, arithmetic: str, is_fused: bool
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What a file says, and how far ONNX Runtime may be from it; None if it changes the file."""
-    is_changed = has_float_operand(drawn.model) or has_double_pair(drawn.model)
+    is_changed = any(x(drawn.model) for x in (has_float_operand, has_double_pair, has_blocks))
     if drawn.size != "small":
         found = peer.run_every_tensor(drawn.model, drawn.inputs)
         near = {name: _around(x, drawn.size == "sums") for name, x in found.items()}
@@ -157,6 +157,16 @@ def has_float_operand(model: onnx.ModelProto) -> bool:
     floats = {x.name for x in model.graph.initializer if x.data_type in (1, 10)}
     products = (node for node in model.graph.node if node.op_type in ("Conv", "Gemm"))
     return any(not floats.isdisjoint(node.input[1:]) for node in products)
+
+
+def has_blocks(model: onnx.ModelProto) -> bool:
+    """True where ONNX Runtime makes a MatMulNBits, which quantizes the floats of a product."""
+    if all(node.op_type != "MatMul" for node in model.graph.node):
+        return False
+    try:
+        return any(node.op_type == "MatMulNBits" for node in peer.fuse(model).graph.node)
+    except Exception:
+        return False
 
 
 def has_double_pair(model: onnx.ModelProto) -> bool:
