@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from differential.operators import FAMILIES, PATTERNS, Row
+from differential.operators import FAMILIES, NORMS, PATTERNS, Row
 from differential.rationals import FLOAT16, FLOAT32, MICROSOFT, run_node
 
 TYPE = helper.np_dtype_to_tensor_dtype
@@ -333,6 +333,8 @@ class Maker:
         rank = self.known[x].ndim
         for family, share in families:
             kind -= share
+            if kind < 0 and family is NORMS and not self.known[x].size:
+                raise Refused  # ONNX Runtime 1.32 ends the process
             if kind < 0:
                 rows = [row for row in family if rank in row.ranks]
                 return self.attempt(self.choose(rows), x)

@@ -434,8 +434,16 @@ def normalize(
 def layer_normalization(
     x: Array, scale: Tensor, bias: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5
 ) -> tuple[Array, Array, Array]:
-    """Normalizes the axes from `axis` on; returns the mean and 1 / deviation too."""
-    return normalize(x, scale, bias, epsilon=epsilon, axis=axis)
+    """Normalizes the axes from `axis` on; returns the mean and 1 / deviation too.
+
+    A narrow float, such as float16, is widened to float32, the dtype of the mean and the deviation.
+    """
+    dtype = x.dtype
+    if dtype.itemsize < 4:
+        x, scale = x.astype(np.float32), scale.astype(np.float32)
+        bias = None if bias is None else bias.astype(np.float32)
+    y, mean, inverse = normalize(x, scale, bias, epsilon=epsilon, axis=axis)
+    return y.astype(dtype), mean, inverse
 
 
 @operator("RootMeanSquareNormalization", 1, domain=OWN)

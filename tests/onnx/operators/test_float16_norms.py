@@ -1,0 +1,32 @@
+"""Layer normalizations of float16 beside ONNX Runtime, which computes them in float32."""
+
+import numpy as np
+import pytest
+from onnx import ValueInfoProto, helper
+
+import dmlax.onnx
+from dmlax.onnx import peer
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_narrow_layer_normalization_is_computed_in_float32(seed):
+    """Its mean and 1 / deviation are float32, as ONNX says."""
+    random = np.random.default_rng(seed)
+    shape = tuple(random.integers(2, 30, 3).tolist())
+    axis = int(random.integers(-2, 3))
+    arrays = {"x": random.standard_normal(shape).astype(np.float16)}
+    for name in ("scale", "bias")[: 1 + seed % 2]:
+        arrays[name] = random.standard_normal(shape[axis:]).astype(np.float16)
+    node = helper.make_node("LayerNormalization", [*arrays], ["y", "mean", "inverse"], axis=axis)
+    inputs = [helper.make_tensor_value_info(name, 10, x.shape) for name, x in arrays.items()]
+    outputs = [ValueInfoProto(name=name) for name in node.output]
+    graph = helper.make_graph([node], "norm", inputs, outputs)
+    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    wanted = peer.run(peer.start(file, optimised=False), arrays)
+    found = {name: np.asarray(x) for name, x in dmlax.onnx.load(file)(arrays).items()}
+    assert {name: x.dtype for name, x in found.items()} == {
+        name: x.dtype for name, x in wanted.items()
+    }
+    assert np.mean(found["y"] != wanted["y"]) < 0.005  # in float16 more than a third differ
+    for name in ("mean", "inverse"):
+        np.testing.assert_allclose(found[name], wanted[name], rtol=2e-6, atol=2e-7)
