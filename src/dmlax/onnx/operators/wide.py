@@ -148,7 +148,7 @@ def compute(
     for i in places:
         if i < len(values) and (index := limits[i]) is not None:
             values[i], limits[i] = values[i] if index.is_narrow else _saturate(values[i]), None
-    computed = [i for i in _places(node, values) if values[i] is not None]
+    computed = [i for i in places_of(node, values) if values[i] is not None]
     if any(limits[i] is None and np.dtype(values[i].dtype).kind in "iu" for i in computed):
         # A size beside an int32 is an int32 in the file: a Cast of a size is a size.
         pairs = zip(values, limits, strict=True)
