@@ -149,7 +149,10 @@ def check(case):
 def test_every_operator_of_onnx_is_computed_or_declined():
     names = {each.name for each in onnx.defs.get_all_schemas() if not each.domain}
     computed = {op for domain, op in ROWS if not domain}
-    assert names - computed - DECLINED_OPERATORS.keys() == {"Constant", *EXPANDED}  # a part of the graph
+    assert names - computed - DECLINED_OPERATORS.keys() == {
+        "Constant",
+        *EXPANDED,
+    }  # a part of the graph
     assert not computed & DECLINED_OPERATORS.keys()
     assert DECLINED_OPERATORS.keys() <= names
 

@@ -118,6 +118,8 @@ class Context(NamedTuple):
 
 
 _ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
+_ROUNDED_ONCE = ("BatchNormalization", "Gelu", "HardSigmoid", "LRN", "LeakyRelu")
+"""ONNX Runtime computes these operators of float16 in float32."""
 
 
 def operator(
@@ -140,6 +142,7 @@ def operator(
 
     def register(function: _Function) -> _Function:
         single = _on_device(flatten(function))
+        single = _in_float32(single) if op in _ROUNDED_ONCE and not domain else single
         single = single if attributes is None else _by_attribute(single, attributes)
         row = OperatorRow(op, domain, versions, single, frozenset(ignores))
         _ROWS.setdefault((domain, op), []).append(row)
@@ -151,6 +154,22 @@ def operator(
 def _inputs(function: Callable[..., Any]) -> list[inspect.Parameter]:
     parameters = inspect.signature(function).parameters.values()
     return [x for x in parameters if x.kind != x.KEYWORD_ONLY]
+
+
+def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a function so that it computes narrow floats in float32, and rounds its output."""
+
+    @functools.wraps(function)
+    def call(x: Array, *operands: Tensor | None, **attributes: object) -> Any:
+        if np.dtype(x.dtype).itemsize > 2:
+            return function(x, *operands, **attributes)
+        wide = (None if each is None else each.astype(np.float32) for each in (x, *operands))
+        outputs = function(*wide, **attributes)
+        if isinstance(outputs, tuple):
+            return (outputs[0].astype(x.dtype), *outputs[1:])
+        return outputs.astype(x.dtype)
+
+    return call
 
 
 def _on_device(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Layer normalizations of float16 beside ONNX Runtime, which computes them in float32."""
+"""Operators of float16 beside ONNX Runtime, which computes them in float32."""
 
 import numpy as np
 import pytest
@@ -30,3 +30,28 @@ def test_a_narrow_layer_normalization_is_computed_in_float32(seed):
     assert np.mean(found["y"] != wanted["y"]) < 0.005  # in float16 more than a third differ
     for name in ("mean", "inverse"):
         np.testing.assert_allclose(found[name], wanted[name], rtol=2e-6, atol=2e-7)
+
+
+ROUNDED_ONCE = {  # operators, their inputs behind the first, and attributes
+    "BatchNormalization": (("scale", "bias", "mean", "variance"), {"epsilon": 1e-3}),
+    "Gelu": ((), {"approximate": "tanh"}),
+    "HardSigmoid": ((), {"alpha": 0.3, "beta": 0.4}),
+    "LRN": ((), {"size": 3, "alpha": 0.5, "beta": 0.6, "bias": 1.5}),
+    "LeakyRelu": ((), {"alpha": 0.1}),
+}
+
+
+@pytest.mark.parametrize("op", ROUNDED_ONCE)
+def test_a_narrow_result_is_rounded_once(op):
+    random = np.random.default_rng(len(op))
+    names, attributes = ROUNDED_ONCE[op]
+    arrays = {"x": (random.standard_normal((2, 5, 9, 7)) * 3).astype(np.float16)}
+    arrays |= {name: random.uniform(0.5, 2, 5).astype(np.float16) for name in names}
+    node = helper.make_node(op, [*arrays], ["y"], **attributes)
+    inputs = [helper.make_tensor_value_info(name, 10, x.shape) for name, x in arrays.items()]
+    graph = helper.make_graph([node], "narrow", inputs, [ValueInfoProto(name="y")])
+    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    wanted = peer.run(peer.start(file, optimised=False), arrays)["y"]
+    y = np.asarray(dmlax.onnx.load(file)(arrays)["y"])
+    assert y.dtype == wanted.dtype == np.float16
+    assert np.mean(y != wanted) < (0.1 if op == "Gelu" else 0.005)  # XLA's own tanh
