@@ -1,11 +1,10 @@
-"""Reductions, indices of extremes and cumulative sums; NumPy reduces known values.
+"""Reductions, indices of extremes and cumulative sums.
 
-Floats are summed and multiplied in ONNX Runtime's orders (`_core/sums.py`), known ones too.
+Floats are summed and multiplied in ONNX Runtime's orders (`_core/sums.py`).
 """
 
 import functools
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -18,24 +17,16 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.floats import is_float, multiply
 from dmlax.onnx.operators.table import INTEGERS, Known, Tensor, operator
 from dmlax.onnx.operators.values import (
-    as_known,
     device_dtype,
-    expect_memory,
-    expect_simple_product,
     integers,
-    is_known,
-    on_host_or_device,
-    to_device,
 )
 
 
 def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
     """The largest or the smallest element; the dtype's limit if there is none."""
 
-    def compute(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
-        reduce = functools.partial(getattr(xp, name), x, axis=tuple(axes), keepdims=True)
-        if x.dtype == object:
-            return reduce()
+    def compute(x: Array, axes: Sequence[int]) -> Any:
+        reduce = functools.partial(getattr(jnp, name), x, axis=tuple(axes), keepdims=True)
         if is_float(x):
             return reduce(initial=x.dtype.type(-of_infinity * np.inf))
         if x.dtype == bool:
@@ -47,14 +38,12 @@ def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
     return compute
 
 
-def _mean(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
+def _mean(x: Array, axes: Sequence[int]) -> Any:
     """The mean; means of integers are truncated, as in ONNX Runtime."""
-    if x.dtype == object:
-        return xp.mean(x, axis=tuple(axes), keepdims=True)
     if is_float(x):
         return sums.mean(x, axes)
     total = sums.total(x, axes, sums.IN_TURN).astype(x.dtype)
-    count = xp.asarray(max(x.size // max(total.size, 1), 1), x.dtype)
+    count = jnp.asarray(max(x.size // max(total.size, 1), 1), x.dtype)
     quotient = total // count
     is_low = (quotient < 0) & (quotient * count != total)
     return quotient + is_low.astype(x.dtype)
@@ -65,17 +54,17 @@ def _total(x: Any, axes: Sequence[int]) -> Any:
     return sums.total(x, axes, sums.IN_PACKETS if len(axes) == x.ndim else sums.IN_TURN)
 
 
-def _total_of_squares(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
-    return _total(x * x if xp is np else multiply(x, x), axes)
+def _total_of_squares(x: Array, axes: Sequence[int]) -> Any:
+    return _total(multiply(x, x), axes)
 
 
-def _root_of_squares(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
-    total = _total_of_squares(xp, x, axes)
-    return ieee.sqrt(total) if xp is jnp and is_float(total) else xp.sqrt(total)
+def _root_of_squares(x: Array, axes: Sequence[int]) -> Any:
+    total = _total_of_squares(x, axes)
+    return ieee.sqrt(total) if is_float(total) else jnp.sqrt(total)
 
 
-def _log_of_exponentials(xp: ModuleType, x: Tensor, axes: Sequence[int]) -> Any:
-    x = to_device(x) if is_float(x) else to_device(x).astype(np.float32)
+def _log_of_exponentials(x: Array, axes: Sequence[int]) -> Any:
+    x = x if is_float(x) else x.astype(np.float32)
     largest = x.max(tuple(axes), keepdims=True, initial=-np.inf)
     largest = lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
     return ieee.add(jnp.log(_total(jnp.exp(ieee.subtract(x, largest)), axes)), largest)
@@ -87,38 +76,28 @@ class _Reduction(NamedTuple):
     op: str
     by_attribute: tuple[int, ...]
     by_input: tuple[int, ...]
-    function: Callable[[ModuleType, Any, Sequence[int]], Any]
+    function: Callable[[Array, Sequence[int]], Any]
 
 
 _OLD = (1, 11, 13)
 _UNROLLED = 16  # rows of an iteration
-_REDUCTIONS = (  # functions of NumPy or JAX, a tensor, and axes from 0 on, which they keep
-    _Reduction("ReduceL1", _OLD, (18,), lambda xp, x, axes: _total(xp.abs(x), axes)),
+_REDUCTIONS = (  # functions of a tensor and axes from 0 on, which they keep
+    _Reduction("ReduceL1", _OLD, (18,), lambda x, axes: _total(jnp.abs(x), axes)),
     _Reduction("ReduceL2", _OLD, (18,), _root_of_squares),
-    _Reduction("ReduceLogSum", _OLD, (18, 28), lambda xp, x, axes: xp.log(_total(x, axes))),
+    _Reduction("ReduceLogSum", _OLD, (18, 28), lambda x, axes: jnp.log(_total(x, axes))),
     _Reduction("ReduceLogSumExp", _OLD, (18, 28), _log_of_exponentials),
     _Reduction("ReduceMax", (1, 11, 12, 13), (18, 20), _extreme("max", 1)),
     _Reduction("ReduceMean", _OLD, (18,), _mean),
     _Reduction("ReduceMin", (1, 11, 12, 13), (18, 20), _extreme("min", -1)),
-    _Reduction("ReduceProd", _OLD, (18,), lambda xp, x, axes: sums.product(x, axes)),
-    _Reduction("ReduceSum", (1, 11), (13,), lambda xp, x, axes: sums.total_of_last(x, axes)),
+    _Reduction("ReduceProd", _OLD, (18,), sums.product),
+    _Reduction("ReduceSum", (1, 11), (13,), sums.total_of_last),
     _Reduction("ReduceSumSquare", _OLD, (18,), _total_of_squares),
 )
 
 
-def _reduce(row: _Reduction, x: Tensor, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
-    """Reduces a tensor: a known one on the host."""
+def _reduce(row: _Reduction, x: Array, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
     axes = range(x.ndim) if axis is None else sorted(normalize_axis_tuple(axis, x.ndim))
-    reduced: Tensor
-    if not is_known(x) or row.op == "ReduceLogSumExp":
-        x = to_device(x)
-        reduced = sums.narrow(row.function(jnp, sums.wide(x), axes), x.dtype)
-    else:
-        expect_memory(x.dtype, x.size)
-        if x.dtype == object:
-            expect_simple_product(x.ravel())
-        with np.errstate(all="ignore"):
-            reduced = as_known(row.function(np, sums.wide(x), axes), x.dtype).astype(x.dtype)
+    reduced: Array = sums.narrow(row.function(sums.wide(x), axes), x.dtype)
     return reduced if keepdims else reduced.squeeze(tuple(axes))
 
 
@@ -126,8 +105,8 @@ def _operator_of(row: _Reduction) -> Callable[..., Tensor]:
     """The operator of a row."""
 
     def compute(
-        x: Tensor, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-    ) -> Tensor:
+        x: Array, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+    ) -> Array:
         chosen: tuple[int, ...] | None = () if axes is None else tuple(integers(axes))
         # ONNX Runtime computes the square or the logarithm of elements that it does not reduce.
         chosen = chosen or (() if noop_with_empty_axes else None)
@@ -143,40 +122,33 @@ for _row in _REDUCTIONS:
     operator(_row.op, *_row.by_input)(_function)
 
 
-def _index_of_extreme(
-    xp: ModuleType, x: Tensor, name: str, axis: int, is_last: bool, **options: Any
-) -> Any:
+def _index_of_extreme(x: Array, name: str, axis: int, is_last: bool, **options: Any) -> Any:
     """The first or last index of the "max" or the "min"; NaN wins at index 0, and only there."""
-    find = getattr(xp, f"arg{name}")
+    find = getattr(jnp, f"arg{name}")
     if jnp.issubdtype(x.dtype, jnp.floating):
         worst = x.dtype.type(-np.inf if name == "max" else np.inf)
-        numbers = xp.where(xp.isnan(x), worst, x)
-        is_extreme = x == getattr(xp, name)(numbers, axis=axis, keepdims=True)
-        places = xp.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
-        begins_with_nan = xp.isnan(xp.take(x, xp.arange(1), axis=axis))
-        x, find = xp.where(begins_with_nan, places == 0, is_extreme), xp.argmax
-    place = find(xp.flip(x, axis) if is_last else x, axis=axis, **options)
+        numbers = jnp.where(jnp.isnan(x), worst, x)
+        is_extreme = x == getattr(jnp, name)(numbers, axis=axis, keepdims=True)
+        places = jnp.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
+        begins_with_nan = jnp.isnan(jnp.take(x, jnp.arange(1), axis=axis))
+        x, find = jnp.where(begins_with_nan, places == 0, is_extreme), jnp.argmax
+    place = find(jnp.flip(x, axis) if is_last else x, axis=axis, **options)
     return x.shape[axis] - 1 - place if is_last else place
 
 
 def _index_of(name: str) -> Callable[..., Any]:
     """The operator of the index of an extreme."""
 
-    def compute(
-        x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-    ) -> Tensor:
-        xp, x = on_host_or_device(x)
+    def compute(x: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
         axis += x.ndim if axis < 0 else 0
         if x.shape[axis] == 0:
             shape = (*x.shape[:axis], 1, *x.shape[axis:][1:])
             if 0 not in shape:
                 raise ModelError(f"axis {axis} has the size 0")
-            x = xp.zeros(shape, x.dtype)
-        is_last, dtype = bool(select_last_index), np.dtype(np.int64)
-        place = _index_of_extreme(xp, x, name, axis, is_last, keepdims=bool(keepdims))
-        if xp is np:
-            return as_known(place.astype(dtype), dtype)
-        indices: Tensor = place.astype(device_dtype(dtype))
+            x = jnp.zeros(shape, x.dtype)
+        is_last = bool(select_last_index)
+        place = _index_of_extreme(x, name, axis, is_last, keepdims=bool(keepdims))
+        indices: Array = place.astype(device_dtype(np.int64))
         return indices
 
     return compute
@@ -189,20 +161,19 @@ operator("ArgMin", 1, 11, 12, 13)(_index_of("min"))
 def _cumulative(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """The operator that reduces all elements up to one; floats in turn."""
 
-    def compute(x: Tensor, axis: Known, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
+    def compute(x: Array, axis: Known, *, exclusive: int = 0, reverse: int = 0) -> Array:
         along = integers(axis)[0]
-        xp, x = on_host_or_device(x)
-        x = xp.flip(x, along) if reverse else x
+        x = jnp.flip(x, along) if reverse else x
         if exclusive:
             widths = [(0, 0)] * x.ndim
             widths[along] = (1, 0)
-            rows = xp.pad(x, widths, constant_values=start)
-            x = xp.take(rows, xp.arange(x.shape[along]), axis=along)
-        if xp is np or not is_float(x):
-            totals: Tensor = getattr(xp, name)(x, axis=along, dtype=x.dtype)
+            rows = jnp.pad(x, widths, constant_values=start)
+            x = jnp.take(rows, jnp.arange(x.shape[along]), axis=along)
+        if not is_float(x):
+            totals: Array = getattr(jnp, name)(x, axis=along, dtype=x.dtype)
         else:
             totals = jnp.moveaxis(_accumulate(jnp.moveaxis(x, along, 0), combine, start), 0, along)
-        return xp.flip(totals, along) if reverse else totals
+        return jnp.flip(totals, along) if reverse else totals
 
     return compute
 

@@ -164,8 +164,6 @@ class Method(NamedTuple):
             coordinates = axis.coordinates(self.coordinate_transformation_mode)
             rounded = _ROUNDINGS[self.nearest_mode](axis.numpy, coordinates, axis.scale)
             places = axis.numpy.clip(rounded, 0, axis.size - 1).astype(np.int32)
-            if is_known(x):
-                expect_memory(x.dtype, x.size // max(axis.size, 1), axis.new)
             x = _take(x, places, axis.number)
         return x
 
@@ -320,10 +318,8 @@ def _take(x: Tensor, places: Tensor, axis: int) -> Tensor:
     size = x.shape[axis]
     count = len(places) // size if isinstance(size, int) and size else 0
     if count and np.array_equal(places, np.repeat(np.arange(size), count)):
-        return np.repeat(x, count, axis) if is_known(x) else jnp.repeat(x, count, axis=axis)
-    if is_known(x):
-        return np.asarray(np.take(x, places, axis=axis))
-    return jnp.take(x, places, axis=axis, mode="clip")
+        return jnp.repeat(to_device(x), count, axis=axis)
+    return jnp.take(to_device(x), places, axis=axis, mode="clip")
 
 
 def _float_of(x: Array) -> DTypeLike:

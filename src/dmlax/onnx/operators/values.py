@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, TypeGuard, TypeVar, overload
 
 import jax
@@ -272,11 +271,6 @@ def expect_simple_product(sizes: Iterable[object]) -> None:
         raise UnsupportedError(f"{text}: give input_shapes static sizes")
 
 
-def numpy_of(*values: Tensor | None) -> ModuleType:
-    """NumPy if every value is known, else JAX's."""
-    return np if all(is_known(value) for value in values if value is not None) else jnp
-
-
 @overload
 def to_device(value: Tensor) -> Array: ...
 @overload
@@ -297,14 +291,6 @@ def to_device(value: object) -> object:
 def native(array: _Array) -> _Array:
     """An array with the machine's order of bytes; JAX's cached programs read bytes as they are."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-def on_host_or_device(x: Tensor) -> tuple[ModuleType, Tensor]:
-    """NumPy or JAX, and a tensor for its functions; counts two copies of a known tensor."""
-    if is_known(x) and x.dtype != object:
-        expect_memory(x.dtype, 2, x.size)
-        return np, x
-    return jnp, to_device(x)
 
 
 def narrow(array: np.ndarray) -> np.ndarray:
@@ -329,15 +315,6 @@ def fits(array: np.ndarray, dtype: np.dtype | None) -> bool:
         return True
     limits = np.iinfo(dtype)
     return bool(limits.min <= array.min() and array.max() <= limits.max)
-
-
-def as_known(value: object, dtype: DTypeLike) -> np.ndarray:
-    """An array of a result of NumPy, which returns scalars for arrays of rank 0."""
-    if isinstance(value, np.ndarray):
-        return value
-    array = np.empty((), dtype)
-    array[()] = value
-    return array
 
 
 def integers(array: np.ndarray) -> list[int]:
@@ -389,26 +366,26 @@ def bits_of(dtype: DTypeLike) -> int:
 NARROW = ("uint4", "int4", "uint2", "int2")
 
 
-def convert(x: Tensor, dtype: np.dtype, saturate: bool = True) -> Tensor:
+def convert(x: Tensor, dtype: np.dtype, saturate: bool = True) -> Array:
     """Converts as ONNX Runtime's Cast does; `saturate` clamps conversions to floats of 8 bits."""
-    xp, is_float = numpy_of(x), jnp.issubdtype(x.dtype, np.floating)
+    x, is_float = to_device(x), jnp.issubdtype(x.dtype, np.floating)
     if is_float8(dtype):
         wide = x.astype(np.float32)
         largest = np.float32(jnp.finfo(dtype).max)  # type: ignore[no-untyped-call]
-        wide = xp.clip(wide, -largest, largest) if saturate else wide
-        return wide.astype(dtype) if is_known(x) else ieee.narrow(jnp.asarray(wide), dtype)
+        wide = jnp.clip(wide, -largest, largest) if saturate else wide
+        return ieee.narrow(wide, dtype)
     if dtype.name in _BY_INT32 and (is_float or dtype.name in NARROW):  # then the lowest bits
         if is_float:
             x = x.astype(np.float32)
-            wide = xp.trunc(x)
+            wide = jnp.trunc(x)
             if dtype.name in NARROW:  # a half is rounded away from 0
-                wide = wide + xp.where(abs(x - wide) >= 0.5, xp.sign(x), np.float32(0))
-            x = xp.where(abs(wide) < 2.0**31, wide, np.float32(-(2.0**31)))
+                wide = wide + jnp.where(abs(x - wide) >= 0.5, jnp.sign(x), np.float32(0))
+            x = jnp.where(abs(wide) < 2.0**31, wide, np.float32(-(2.0**31)))
         return x.astype(np.int32).astype(dtype)
     if is_float and dtype == np.int64:  # beyond it is the least integer, as on x86 processors
-        x = xp.where(abs(x) < x.dtype.type(2.0**63), x, x.dtype.type(-(2.0**63)))
+        x = jnp.where(abs(x) < x.dtype.type(2.0**63), x, x.dtype.type(-(2.0**63)))
     is_narrow = dtype.itemsize == 2 and jnp.issubdtype(dtype, np.floating)
-    if is_narrow and not isinstance(x, np.ndarray):
+    if is_narrow:
         return ieee.narrow(x, dtype)
     return x.astype(dtype)
 
