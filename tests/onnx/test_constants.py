@@ -211,3 +211,18 @@ def test_a_function_of_a_schema_has_its_defaults():
     y = dmlax.onnx.load(file)(gate, gate + 1)["y"]
     evaluated = ReferenceEvaluator(file).run(None, {"x": gate, "g": gate + 1})[0]
     np.testing.assert_allclose(y, evaluated, rtol=1e-6)
+
+
+def test_a_function_of_the_caller_decides_at_run_time():
+    file = _model(
+        """agraph (float[3] x) => (float[3] y) {
+      c = Not (zero)
+      y = If (c) <then_branch = a () => (float[3] p) { p = Neg (x) },
+                  else_branch = b () => (float[3] q) { q = Abs (x) }>
+    }""",
+        zero=np.array(False),
+    )
+    x = np.float32([1, -2, 3])
+    assert dmlax.onnx.load(file)(x)["y"].tolist() == [-1, 2, -3]
+    model = dmlax.onnx.load(file, operators={"Not": lambda x: x})
+    assert model(x)["y"].tolist() == [1, 2, 3]

@@ -1,7 +1,7 @@
 """Quantized ONNX models as JAX functions, with ONNX Runtime's numbers or correctly rounded."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any
 
@@ -86,7 +86,7 @@ def load(
     if nonzero_size is not None:
         options = replace(options, nonzero_size=_checked_size(nonzero_size, graph))
     inputs, graph = graph.inputs, _reshape_inputs(graph, input_shapes or {})
-    graph = _with_constants(graph, constants or {})
+    graph = _with_constants(graph, constants or {}, functions)
     if outputs is not None:
         graph = _with_outputs(graph, outputs)
     with budget.limit(graph.constant_bytes()):
@@ -146,7 +146,9 @@ def _with_outputs(graph: Graph, outputs: Sequence[str]) -> Graph:
     return graph.replace(inputs=inputs)
 
 
-def _with_constants(graph: Graph, constants: Mapping[str, ArrayLike]) -> Graph:
+def _with_constants(
+    graph: Graph, constants: Mapping[str, ArrayLike], operators: Collection[str]
+) -> Graph:
     """Makes inputs constants, and chooses the branches that constants decide."""
     arrays = {}
     for name, value in constants.items():
@@ -157,7 +159,7 @@ def _with_constants(graph: Graph, constants: Mapping[str, ArrayLike]) -> Graph:
     read = graph.prune().read
     graph = graph.replace(inputs=inputs, constants={**graph.constants, **arrays})
     with budget.limit(graph.constant_bytes()):
-        chosen = choose_branches(graph)
+        chosen = choose_branches(graph, operators)
     needed = chosen.prune().read if arrays else read
     unused = {name for name in inputs if name in read and name not in needed}
     return chosen.replace(inputs={name: x for name, x in inputs.items() if name not in unused})

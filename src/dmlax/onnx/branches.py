@@ -1,24 +1,27 @@
 """Replaces an `If` whose condition is constant by the nodes of its branch."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from dmlax.onnx.evaluate import Options, Runner, Watch
-from dmlax.onnx.graph import Constants, Graph, Node
+from dmlax.onnx.graph import Constants, Graph, Node, operator_name
 
 
-def choose_branches(graph: Graph, captured: Constants | None = None) -> Graph:
+def choose_branches(
+    graph: Graph, given: Collection[str], captured: Constants | None = None
+) -> Graph:
     """Replaces every `If` of a known condition, also in subgraphs; nothing reads other branches.
 
     Args:
       graph: a graph or a subgraph.
+      given: the operators that functions of the caller compute; their results are not constant.
       captured: the constants that a subgraph captures, by its names of them.
     """
     if not any(node.graphs for node in graph.nodes):
         return graph
     known = {**graph.constants, **(captured or {})}
-    conditions = _conditions(graph, known)
+    conditions = _conditions(graph, known, given)
     chosen, nodes = _Chosen(graph), list[Node]()
     for node in graph.nodes:
         constants = {name: known[x] for name, x in node.captured.items() if x in known}
@@ -26,20 +29,24 @@ def choose_branches(graph: Graph, captured: Constants | None = None) -> Graph:
             key = "then_branch" if conditions[node.inputs[0]] else "else_branch"
             branch = node.graphs.get(key)
             if branch is not None and len(branch.outputs) >= len(node.outputs):
-                nodes += chosen.inline(node, choose_branches(branch, constants))
+                nodes += chosen.inline(node, choose_branches(branch, given, constants))
                 continue
-        graphs = {key: choose_branches(inner, constants) for key, inner in node.graphs.items()}
+        graphs = {
+            key: choose_branches(inner, given, constants) for key, inner in node.graphs.items()
+        }
         nodes.append(node.with_graphs(graphs) if graphs else node)
     return graph.replace(nodes=tuple(nodes), constants=chosen.constants, types=chosen.types)
 
 
-def _conditions(graph: Graph, known: Constants) -> dict[str, bool]:
+def _conditions(graph: Graph, known: Constants, given: Collection[str]) -> dict[str, bool]:
     """The conditions of `If` that depend on constants alone."""
     names = dict.fromkeys(node.inputs[0] for node in graph.nodes if node.is_a("If") and node.inputs)
     for name in names:
         if name not in graph.tensors:
             return {}  # the check of the graph reports it
     pruned = graph.replace(outputs=tuple(names), constants={}).prune()
+    nodes = (node for node in pruned.nodes if operator_name(node.domain, node.op) not in given)
+    pruned = pruned.replace(nodes=tuple(nodes))
     tensors = Runner(Options("exact"), Watch()).evaluate(pruned, known)
     values = {name: tensors.get(name) for name in names}
     return {
