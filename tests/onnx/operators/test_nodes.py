@@ -29,7 +29,7 @@ DECLINED = {  # cases, and the reason that `load` gives; the first that matches 
     ),
     r"cast\w*_to_(FLOAT4|FLOAT8E8M0)\w*": r"its data type \w+ is not known",
     r"(de)?quantizelinear_float4\w*": "float4_e2m1fn, expected an integer of 2 to 16 bits",
-    r"training_dropout\w*": "training_mode is true, expected false",
+    r"training_dropout\w*": "training_mode is computed, expected a constant false",
     r"equal_string\w*": "dtype object",
     r"identity_(opt|sequence)|loop13_seq|loop16_seq_none": "is not a tensor",
     r"if_opt": "has the type 13, which is not read",
