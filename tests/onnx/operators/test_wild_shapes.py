@@ -268,3 +268,14 @@ def test_maxima_of_sizes_cancel():
         functools.partial(model.apply, outputs=[blocks]), model.params, model.inputs
     )[blocks].shape
     assert str(blocks_size) == "floordiv(max(samples, 16) + 15, 16) + 4"
+
+
+def test_a_slice_up_to_a_number_is_assumed_to_fit():
+    """The nearest neighbours of the nodes of a graph, beside each node's number."""
+    file = File(x=(FLOAT, ["n", "n"]))
+    near = file("Slice", "x", np.int64([0]), np.int64([3]), np.int64([1]))
+    near = file("Reshape", near, np.int64([-1]))
+    tiled = file("Tile", file("Slice", "x", np.int64([0]), np.int64([1]), np.int64([1])), [1, 3])
+    pairs = [file("Unsqueeze", file("Reshape", y, np.int64([-1])), [0]) for y in (near, tiled)]
+    model = check(file, [file("Concat", *pairs, axis=0)], *({"x": normal(n, n)} for n in (3, 7)))
+    assert model.inputs["x"].shape[0] >= 3

@@ -219,6 +219,9 @@ def expect_equal_sizes(one: int, other: int) -> None:
     for left, right in ((one, other), (other, one)):
         if str(left).isidentifier() and str(left) not in re.findall(r"\w+", str(right)):
             raise UndecidedSizes(f"{left} == {right}")
+    for text in map(str, (one, other)):  # as of a slice up to a number
+        if least := re.search(r"\bmin\((\w+), (\d+)\)", text):
+            raise UndecidedSizes(f"{least[1]} >= {least[2]}")
     expect_at_least(one, other)
     expect_at_least(other, one)
 
