@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# ONNX Runtime 1.32.0: a pool with auto_pad SAME_LOWER and dilations has fewer outputs than size / stride, which
+# ONNX promises: the padding is computed without the dilation, the outputs with it.
+. "$(dirname "$0")/environment.sh"
+install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
+python - <<'PY'
+import numpy as np
+import onnx
+import onnxruntime
+
+
+def run(text, feeds, optimize=True):
+    options = onnxruntime.SessionOptions()
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = onnx.parser.parse_model(text).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)[0]
+
+
+text = """<ir_version: 10, opset_import: ["": 22]>
+g (float[1, 1, 4, 5] x) => (float[1, 1, h, w] y) {
+    y = AveragePool <auto_pad = "SAME_LOWER", kernel_shape = [2, 3], strides = [2, 3], dilations = [2, 2]> (x) }"""
+x = np.zeros((1, 1, 4, 5), np.float32)
+found = list(run(text, dict(x=x)).shape)
+inferred = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text)).graph.output[0]
+wanted = [size.dim_value for size in inferred.type.tensor_type.shape.dim]
+print(f"ONNX Runtime {found}, ONNX's shape inference {wanted}")
+assert (found, wanted) == ([1, 1, 1, 1], [1, 1, 2, 2])
+PY

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# ONNX Runtime 1.32.0, x86-64: `Sigmoid` of float32 is precise in absolute terms only. Sigmoid(-20) is 0, where
+# 2.06e-9 is right and float32 holds it, so the logarithm of a sigmoid is minus infinity.
+. "$(dirname "$0")/environment.sh"
+install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
+python - <<'PY'
+import numpy as np
+import onnx
+import onnxruntime
+
+
+def run(text, feeds, optimize=True):
+    options = onnxruntime.SessionOptions()
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = onnx.parser.parse_model(text).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)[0]
+
+
+text = """<ir_version: 8, opset_import: ["": 13]>
+g (float[2] x) => (float[2] y) { y = Sigmoid (x) }"""
+x = np.float32([-20, -10])
+found, right = run(text, dict(x=x)), 1 / (1 + np.exp(-x.astype(np.float64)))
+print(f"Sigmoid of [-20, -10]: {found.tolist()}, right is {right.tolist()}")
+assert found[0] == 0
+PY
