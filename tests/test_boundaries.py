@@ -50,6 +50,7 @@ EXTRAS = {  # what the extras `onnx` and `compare` install; imported where it is
     "onnx/protobuf.py": {"onnx"},
     "onnx/__main__.py": {"rich"},
     "onnx/export/__init__.py": {"onnx"},
+    "onnx/export/primitives.py": {"onnx"},
     "onnx/export/writer.py": {"onnx"},
     "onnx/peer.py": {"onnx", "onnxruntime"},
 }
