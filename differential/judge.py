@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 import dmlax.onnx
 from differential.graphs import Drawn, draw
@@ -103,24 +104,27 @@ def _meanings(
     is_changed = any(x(drawn.model) for x in (has_float_operand, has_double_pair, has_blocks))
     if drawn.size != "small":
         found = peer.run_every_tensor(drawn.model, drawn.inputs)
-        near = {name: _around(x, drawn.size == "sums") for name, x in found.items()}
+        arrays = {x.name: numpy_helper.to_array(x) for x in drawn.model.graph.initializer}
+        nodes = (node for node in drawn.model.graph.node if node.op_type == "QuantizeLinear")
+        step = max((float(np.abs(arrays[node.input[1]]).max()) for node in nodes), default=0.0)
+        near = {name: _around(x, drawn.size == "sums", step) for name, x in found.items()}
         is_fused = is_fused and drawn.noise != FLOAT16 and arithmetic == "float32"
         if drawn.size == "sums" or is_changed or not is_fused:
             return near, None
-        return {name: _around(x, False, 0) for name, x in found.items()}, near
+        return {name: _around(x, False, 0.0, 0) for name, x in found.items()}, near
     said = evaluate(*drawn[:3], whole_softmax=arithmetic == "float32")
     if is_changed:
         return said, None
     return said, evaluate(*drawn[:3], slack=1, whole_softmax=True)
 
 
-def _around(x: np.ndarray, is_sum: bool, steps: int = 1) -> Any:
-    """Values that are some steps away, or within a hundredth of the largest if they are sums."""
+def _around(x: np.ndarray, is_sum: bool, step: float, steps: int = 1) -> Any:
+    """Values some steps away; of sums also those within a fiftieth of the largest, and a step."""
     wide = x.astype(np.float64)
     most = np.abs(wide).max(initial=0)
     if x.dtype.kind == "f":
-        return Real(wide, np.full(x.shape, most / 100 if is_sum else most * 1e-6))
-    steps += is_sum * int(most / 100)
+        return Real(wide, np.full(x.shape, most / 50 + 1.01 * step if is_sum else most * 1e-6))
+    steps += is_sum * int(most / 50)
     return Steps(x, wide - steps, wide + steps)
 
 
