@@ -124,7 +124,8 @@ def _around(x: np.ndarray, is_sum: bool, step: float, steps: int = 1) -> Any:
     most = np.abs(wide).max(initial=0)
     if x.dtype.kind == "f":
         return Real(wide, np.full(x.shape, most / 50 + 1.01 * step if is_sum else most * 1e-6))
-    steps += is_sum * int(most / 50)
+    if is_sum:  # any index of a maximum may be right
+        steps += int(most / 50) if x.dtype.itemsize < 8 else int(most) + 1
     return Steps(x, wide - steps, wide + steps)
 
 
