@@ -132,3 +132,29 @@ def test_powers_of_every_pair_of_dtypes(base_dtype, dtype):
             file.output(y, base_dtype)
     tolerance = {"float32": 3e-7, "float16": 1e-3}.get(base_dtype, 0.0)
     file.compare(tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("place", ["input", "constant"])
+def test_nan_is_no_limit_of_a_clip(dtype, place):
+    file, values = File(13), np.array([NAN, -np.inf, -3, 0.5, 3, np.inf], dtype)
+    for limits in ((NAN, 1), (-1, NAN), (NAN, NAN), (2, 1)):
+        for source in (file.input(values), file.constant(values)):
+            ends = [getattr(file, place)(np.array(end, dtype)) for end in limits]
+            file.output(file.node("Clip", source, *ends), dtype)
+    file.compare()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
+@pytest.mark.parametrize("place", ["input", "constant"])
+def test_a_power_knows_whether_a_large_exponent_is_odd(dtype, place):
+    file, top = File(15), 2**53
+    bases = np.array([-1, 1, 0, -1, -1, -1, -1, -1, -1], dtype)
+    exponents = np.array([2**32, 2**40, 2**35, top - 1, top + 1, 2**24 + 1, -(2**33), 1 - top, 3])
+    for shape in ((9,), (9, 1)):
+        names = file.input(bases), getattr(file, place)(exponents.reshape(shape))
+        file.output(file.node("Pow", *names), dtype)
+    file.output(file.node("Pow", file.input(bases), file.input(np.int32(2**24 + 1))), dtype)
+    doubled = file.node("Add", file.input(exponents), file.input(exponents[::-1].copy()))
+    file.output(file.node("Pow", file.input(np.array([-1], dtype)), doubled), dtype)
+    file.compare(1e-6 if dtype == "float32" else 0.0)

@@ -138,6 +138,10 @@ def power(x: Tensor, exponent: Parameter) -> Tensor:
     dtypes = {base.dtype, other.dtype} if is_float(other) else {base.dtype}
     common = base.dtype if len(dtypes) == 1 else max(np.dtype(np.float32), *dtypes, key=_size)
     raised_on_device = jnp.power(base.astype(common), other.astype(common))
+    if other.dtype.kind in "iu":  # a float of it may have lost the last bit
+        size, is_odd = abs(raised_on_device), other % 2 == 1
+        signed = jnp.where(is_odd, -size, size)
+        raised_on_device = jnp.where(jnp.signbit(base), signed, raised_on_device)
     return convert(raised_on_device, base.dtype)
 
 
@@ -197,10 +201,17 @@ def gelu(x: Array, *, approximate: str = "none") -> Array:
 @operator("Clip", 6, attributes=_LIMITS)
 @operator("Clip", 1, attributes=_LIMITS, ignores=["consumed_inputs"])
 def clip(x: Tensor, min: Parameter | None = None, max: Parameter | None = None) -> Tensor:
-    """Limits values from below, then from above."""
+    """Limits values from below, then from above; NaN is no limit."""
     if min is not None:
-        x = maximum(x, min)
-    return x if max is None else minimum(x, max)
+        x = maximum(x, _limit(min, -np.inf))
+    return x if max is None else minimum(x, _limit(max, np.inf))
+
+
+def _limit(limit: Parameter, none: float) -> Tensor:
+    if not is_float(limit):
+        return limit
+    library = np if is_known(limit) else jnp
+    return library.where(limit == limit, limit, limit.dtype.type(none))
 
 
 def _reduced(function: _Pair) -> Callable[..., Tensor]:

@@ -91,8 +91,8 @@ def _exactly(
 
 
 def _clip(x: np.ndarray, min: Any = None, max: Any = None) -> np.ndarray:
-    x = x if min is None else np.maximum(x, np.asarray(min, x.dtype))
-    return x if max is None else np.minimum(x, np.asarray(max, x.dtype))
+    x = x if min is None or np.isnan(min) else np.maximum(x, np.asarray(min, x.dtype))
+    return x if max is None or np.isnan(max) else np.minimum(x, np.asarray(max, x.dtype))
 
 
 _ON_HOST: Mapping[str, Callable[..., np.ndarray]] = {  # as XLA, but for subnormals

@@ -110,6 +110,20 @@ def _saturate(value: Any) -> Any:
     return signed
 
 
+def _saturate_exponent(value: Any) -> Any:
+    """An exponent of 32 bits, as odd as its float64, in which ONNX Runtime raises to a power."""
+    if is_known(value):
+        return _keep_parity(np, value)
+    return compat.in_64_bits(lambda x: _keep_parity(jnp, x), value)
+
+
+def _keep_parity(library: Any, value: Any) -> Any:
+    parity = (value.astype(np.float64) % 2).astype(np.int32)
+    least, most = 2 - 2**31 if value.dtype.kind == "i" else 0, 2**31 - 2
+    low_or_high = library.clip(value, least, most).astype(np.int32)
+    return low_or_high - low_or_high % 2 + parity
+
+
 def _range_of(value: Any, found: Range | None) -> Range | None:
     """The range of an operand that has 64 bits in the file, None of others."""
     dtype = getattr(value, "dtype", None)
@@ -147,7 +161,8 @@ def compute(
     places = _INDICES.get(node.op, ()) if not node.domain else range(len(values))
     for i in places:
         if i < len(values) and (index := limits[i]) is not None:
-            values[i], limits[i] = values[i] if index.is_narrow else _saturate(values[i]), None
+            saturate = _saturate_exponent if node.op == "Pow" else _saturate
+            values[i], limits[i] = values[i] if index.is_narrow else saturate(values[i]), None
     computed = [i for i in places_of(node, values) if values[i] is not None]
     if any(limits[i] is None and np.dtype(values[i].dtype).kind in "iu" for i in computed):
         # A size beside an int32 is an int32 in the file: a Cast of a size is a size.
