@@ -211,7 +211,8 @@ def _limit(limit: Parameter, none: float) -> Tensor:
     if not is_float(limit):
         return limit
     library = np if is_known(limit) else jnp
-    return library.where(limit == limit, limit, limit.dtype.type(none))
+    limiting: Tensor = library.where(limit == limit, limit, limit.dtype.type(none))
+    return limiting
 
 
 def _reduced(function: _Pair) -> Callable[..., Tensor]:
