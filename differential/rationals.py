@@ -253,11 +253,13 @@ def _by_peer(node: onnx.NodeProto, operands: Any, noise: Any, opset: int) -> dic
     try:
         found = run_node(node, arrays, opset)
     except Exception:  # a mixture of floats
-        arrays = [x.astype(np.float32) if x.dtype == np.float16 else x for x in arrays]
+        arrays = [_widened(x) for x in arrays]
         found = run_node(node, arrays, opset)
     before = max((np.max(x.error, initial=0) for x in reals), default=0)
     outputs: dict[str, Any] = {}
     for name, y in found.items():
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            raise OverflowError(f"{node.op_type} gives {name} that no rational has")
         size = Fraction(float(np.abs(y).max(initial=0)))
         gain, loss = _GAINS.get(node.op_type, (8, max(noise, FLOAT32)))
         is_float = y.dtype.kind == "f"
@@ -265,6 +267,10 @@ def _by_peer(node: onnx.NodeProto, operands: Any, noise: Any, opset: int) -> dic
         error += bool(before) if node.op_type in _JUMPS else 0
         outputs[name] = real(y.astype(np.float64), error) if is_float else y
     return outputs
+
+
+def _widened(x: Any) -> Any:
+    return x.astype(np.float32) if x is not None and x.dtype == np.float16 else x
 
 
 _MOVES = """

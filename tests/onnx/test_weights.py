@@ -66,12 +66,17 @@ def test_a_loaded_model_does_not_hold_the_files_bytes(tmp_path, monkeypatch):
     assert model.params
 
 
-def test_loading_compiles_no_program():
-    file = quantized("vit", "qoperator")
+@pytest.mark.parametrize("name", ["classifier", "vit"])
+def test_loading_compiles_only_what_known_values_need(name):
+    """A program for each operator of known values, once: nothing is compiled for weights."""
+    file = quantized(name, "qoperator")
     jax.clear_caches()
     with compilations() as programs:
         model = dmlax.onnx.load(file)
     assert model.params
+    assert bool(programs) == (name == "vit")
+    with compilations() as programs:
+        dmlax.onnx.load(file)
     assert not programs
 
 

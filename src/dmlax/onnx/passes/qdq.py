@@ -63,7 +63,7 @@ class Fusion(NamedTuple):
     bias: int | None = None  # its place
     floats: str = ""  # the quantized operator whose output is float, if there is one
     needs_order: bool = False  # True for an operator that needs positive scales
-    needs_scalars: bool = False  # True if ONNX Runtime fuses only scales of rank 0
+    needs_scalars: bool = False  # True if ONNX Runtime computes only scales of rank 0
     needs_unsigned: bool = False  # True if ONNX Runtime fuses only uint8 inputs
     weight_ranks: Container[Any] = _EVERY  # that the quantized operator multiplies
     # A condition for the attributes together.
@@ -96,6 +96,7 @@ FUSIONS: Mapping[str, Fusion] = {
     "AveragePool": Fusion(
         "QLinearAveragePool",
         _any(*_WINDOWS, "ceil_mode", "count_include_pad"),
+        needs_scalars=True,
         fits=_averages_elements,
     ),
     "Concat": Fusion("QLinearConcat", _any("axis")),
