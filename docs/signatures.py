@@ -20,6 +20,7 @@ _PAGES = {  # other projects' types; None: a union whose members the parameter's
     "ConvDimensionNumbers": f"{_JAX}_autosummary/jax.lax.ConvDimensionNumbers.html",
     "Callable": f"{_PYTHON}collections.abc.html#collections.abc.Callable",
     "Mapping": f"{_PYTHON}collections.abc.html#collections.abc.Mapping",
+    "EllipsisType": f"{_PYTHON}types.html#types.EllipsisType",
     "Exported": f"{_JAX}jax.export.html#jax.export.Exported",
     "dtype": "https://numpy.org/doc/stable/reference/generated/numpy.dtype.html",
     "ShapeDtypeStruct": f"{_JAX}_autosummary/jax.ShapeDtypeStruct.html",

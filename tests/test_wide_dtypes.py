@@ -145,7 +145,7 @@ REFUSED = {
         lambda: dmlax.nonzero_coordinates(np.zeros((2, 3)), coordinate_rank=1),
         "sizes",
         "nonzero_coordinates: OutputCoordinatesTensor has 1 columns, expected 2 to 2 for "
-        "InputTensor float64[2,3]",
+        "InputTensor float64[2,3]; coordinate_rank is their number",
     ),
 }
 

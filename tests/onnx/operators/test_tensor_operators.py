@@ -507,8 +507,10 @@ X = floats(1, 2, 4, 4)
 TWICE = np.float32([1, 1, 2, 2])
 REFUSED = {
     "antialias": (
-        case(18, "Resize", X, None, TWICE, known=(2,), antialias=1, mode="linear"),
-        "antialias is 1, expected 0",
+        case(
+            *(18, "Resize", X.astype(np.int32), None, TWICE), known=(2,), antialias=1, mode="linear"
+        ),
+        "antialias is 1 and its input is int32, expected 8 bits",
     ),
     "cubic bytes": (
         case(13, "Resize", X.astype(np.uint8), None, TWICE, known=(2,), mode="cubic"),
