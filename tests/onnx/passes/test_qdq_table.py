@@ -363,7 +363,7 @@ def draw_int8(f, shape):
     return f.d(f.q(f.input(x), 0.0179, np.int8(3)), 0.0179, np.int8(3))
 
 
-@pytest.mark.parametrize("readers", ["one", "two of x", "two of y", "an output"])
+@pytest.mark.parametrize("readers", ["one", "an output"])
 @pytest.mark.parametrize("op", SIGNED)
 def test_int8_has_the_bits_of_the_extended_level(op, readers):
     """ONNX Runtime makes uint8 of int8 that one node reads, and leaves other int8."""
@@ -372,8 +372,6 @@ def test_int8_has_the_bits_of_the_extended_level(op, readers):
     x = draw_int8(f, shape)
     y = f.q(make(f, x), scale, np.int8(22))
     outputs = [y if readers == "an output" else f.d(y, scale, np.int8(22))]
-    if readers.startswith("two"):
-        outputs.append(f.node("Neg", x if readers == "two of x" else outputs[0]))
     file = f.write(*outputs)
     theirs = peer.run(peer.start(file, threads=1), f.inputs)
     ours = dmlax.onnx.load(file)(f.inputs)

@@ -29,7 +29,12 @@ def shift_signed_bytes(graph: Graph, arithmetic: Arithmetic) -> Graph:
         attributes = {k: x for k, x in quantize.attributes.items() if k != "output_dtype"}
         inputs = (*quantize.inputs[:2], point)
         twin = quantize.replace(inputs=inputs, outputs=(shifted,), attributes=attributes)
-        changed[quantize.outputs[0]] = [quantize, twin]  # the first for a caller that asks for it
+        changed[quantize.outputs[0]] = [twin]
+        if quantize.outputs[0] in graph.outputs:  # a caller asks for it: the same number as int8
+            real = graph.unused_name(f"{quantize.outputs[0]}@real")
+            back = readers[0].replace(inputs=(shifted, quantize.inputs[1], point), outputs=(real,))
+            inputs = (real, *quantize.inputs[1:])
+            changed[quantize.outputs[0]] += [back, quantize.replace(inputs=inputs)]
         for node in readers:
             changed[node.outputs[0]] = [node.replace(inputs=(shifted, node.inputs[1], point))]
     graph = graph.replace(constants=constants)
@@ -43,9 +48,7 @@ def _readers(graph: Graph, quantize: Node, arithmetic: Arithmetic) -> list[Node]
     if zero is None or zero.dtype != np.int8 or zero.size != 1:
         return []
     nodes = graph.consumers.get(tensor, [])
-    names = [node.outputs[0] for node in nodes]
-    reads = sum(len(graph.consumers.get(name, ())) + (name in outputs) for name in names)
-    is_left = reads > 1 or quantize.inputs[0] in graph.constants
+    is_left = quantize.inputs[0] in graph.constants
     if (
         tensor in outputs
         or (arithmetic == "float32" and is_left)
