@@ -29,7 +29,7 @@ NEWEST_TESTED = "0.12"  # release of JAX
 
 @functools.cache
 def private(module: str, *names: str) -> tuple[Any, ...] | None:
-    """What JAX does not promise to keep; without it a warning, and None."""
+    """Imports names that JAX does not promise to keep; warns and returns None if one is gone."""
     try:
         found = importlib.import_module(module)
         return tuple(operator.attrgetter(name)(found) for name in names)

@@ -15,7 +15,7 @@ _SHIFT = 128
 def shift_signed_bytes(graph: Graph, arithmetic: Arithmetic) -> Graph:
     """Quantizes to uint8 where only DequantizeLinears read int8.
 
-    In "float32" one node reads the floats: ONNX Runtime leaves int8 that several nodes read.
+    ONNX Runtime leaves int8 whose floats several nodes read; here it is uint8, too.
     """
     constants, changed = dict(graph.constants), dict[str, list[Node]]()
     for quantize in filter(is_quantize, graph.nodes):
@@ -42,7 +42,7 @@ def shift_signed_bytes(graph: Graph, arithmetic: Arithmetic) -> Graph:
 
 
 def _readers(graph: Graph, quantize: Node, arithmetic: Arithmetic) -> list[Node]:
-    """The DequantizeLinears that alone read a node's int8; none if it stays int8."""
+    """The DequantizeLinears that read a node's int8; none if something else reads it."""
     tensor, zero = quantize.outputs[0], graph.constants.get(quantize.input(2))
     outputs = {*graph.outputs} - graph.inner
     if zero is None or zero.dtype != np.int8 or zero.size != 1:
