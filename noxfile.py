@@ -78,7 +78,7 @@ def slow(session: nox.Session) -> None:
     """
     _reuse_library(session)
     _install(session, "test", "integrations")
-    session.run("pytest", "-m=slow or mutation", *TWO_PROCESSES, *session.posargs)
+    session.run("pytest", "-m=slow", *TWO_PROCESSES, *session.posargs)
 
 
 @nox.session
@@ -152,7 +152,7 @@ def fuzz(session: nox.Session) -> None:
     for name in names:
         seconds = f"-max_total_time={60 * minutes / len(names):.0f}"
         chosen = environment | {"DMLAX_NATIVE_ISA": name}
-        session.run("python", "fuzz/native_cpu.py", seconds, env=chosen)
+        session.run("python", "tools/fuzz/native_cpu.py", seconds, env=chosen)
 
 
 @nox.session
@@ -161,7 +161,7 @@ def fuzz_onnx(session: nox.Session) -> None:
     _reuse_library(session)
     _install(session, "test")
     minutes = float(session.posargs[0]) if session.posargs else 5
-    session.run("python", "fuzz/onnx_models.py", f"{60 * minutes:.0f}", *session.posargs[1:])
+    session.run("python", "tools/fuzz/onnx_models.py", f"{60 * minutes:.0f}", *session.posargs[1:])
 
 
 @nox.session
@@ -173,7 +173,7 @@ def differential(session: nox.Session) -> None:
     """
     _reuse_library(session)
     _install(session, "test")
-    session.run("python", "-m", "differential", *session.posargs)
+    session.run("python", "-m", "tools.differential", *session.posargs)
 
 
 @nox.session
@@ -185,7 +185,7 @@ def wild(session: nox.Session) -> None:
     _reuse_library(session)
     _install(session, "test")
     session.install("pip")
-    session.run("python", "-m", "wild", *session.posargs)
+    session.run("python", "-m", "tools.wild", *session.posargs)
 
 
 @nox.session
@@ -199,7 +199,7 @@ def lowering(session: nox.Session) -> None:
 def tpu(session: nox.Session) -> None:
     """Compile every operator for five generations of TPU, and read what the compiler made."""
     session.install(".", "./conformance", *_group("tpu"))
-    tested = "benchmarks/tests/test_tpu_programs.py"
+    tested = "tools/benchmarks/tests/test_tpu_programs.py"
     session.run("pytest", "-m=tpu", tested, *session.posargs, env={"JAX_PLATFORMS": "cpu"})
 
 
@@ -207,10 +207,10 @@ def tpu(session: nox.Session) -> None:
 def tpu_estimates(session: nox.Session) -> None:
     """Ask that compiler what a dozen layers cost on each generation."""
     session.install(".", *_group("tpu"), *_group("bench"))
-    command = ("python", "-m", "benchmarks", "tpu", "--json")
+    command = ("python", "-m", "tools.benchmarks", "tpu", "--json")
     session.run(
         *command,
-        "benchmarks/results/tpu-estimates.json",
+        "tools/benchmarks/results/tpu-estimates.json",
         *session.posargs,
         env={"JAX_PLATFORMS": "cpu"},
     )
@@ -230,15 +230,6 @@ def torch(session: nox.Session) -> None:
     session.install("torch", "onnxscript")
     tested = ("tests/test_example_programs.py", "conformance/tests")
     session.run("pytest", "-m=torch", *tested, *session.posargs)
-
-
-@nox.session
-def mutation(session: nox.Session) -> None:
-    """Change the committed source in small ways, and count what the tests notice; for hours."""
-    _install(session, "test", "mutation")
-    copy = session.create_tmp()
-    session.run("git", "clone", "--quiet", ".", f"{copy}/dmlax", external=True)
-    session.run("python", "mutation/run.py", f"{copy}/dmlax", *session.posargs)
 
 
 @nox.session
@@ -291,7 +282,9 @@ def cuda_registers(session: nox.Session) -> None:
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = str(session.run("python", "-c", code, silent=True)).strip()
     environment = {"MOSAIC_GPU_CUDA_ROOT": f"{packages}/nvidia/cu13"}
-    session.run("python", "-m", "benchmarks.tests.registers", *session.posargs, env=environment)
+    session.run(
+        "python", "-m", "tools.benchmarks.tests.registers", *session.posargs, env=environment
+    )
 
 
 @nox.session
@@ -330,7 +323,7 @@ def wheel(session: nox.Session) -> None:
     session.run("python", "-m", "build", "--sdist", "--outdir", "build/dist")
     here = platform.machine()
     for processor in session.posargs or ("x86_64", "aarch64"):
-        session.run("python", "packaging/wheel.py", "build/dist", processor)
+        session.run("python", "tools/packaging/wheel.py", "build/dist", processor)
     (built,) = Path("build/dist").glob(f"dmlax-*_{here}.whl")
     session.install("--force-reinstall", str(built), env={"CXX": "/no/such/compiler"})
     session.run("python", "-c", "from dmlax._cpu import library as n; assert n.instruction_set()")
@@ -374,14 +367,14 @@ def models(session: nox.Session) -> None:
     It installs PyTorch, which is large. `--write FOLDER` writes the networks that need none.
     """
     session.install(".[onnx]", *_group("bench"), "torch", "torchvision", "onnxscript")
-    session.run("python", "-m", "benchmarks", "families", *session.posargs)
+    session.run("python", "-m", "tools.benchmarks", "families", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Time dmlax against its peers; the arguments are those of `python -m benchmarks`."""
+    """Time dmlax against its peers; the arguments are those of `python -m tools.benchmarks`."""
     session.install(".", *_group("bench"))
-    session.run("python", "-m", "benchmarks", *session.posargs)
+    session.run("python", "-m", "tools.benchmarks", *session.posargs)
 
 
 # ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One file of benchmarks/results as tables, with its machine and versions."""
+"""One file of tools/benchmarks/results as tables, with its machine and versions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from sphinx.util.docutils import SphinxDirective
 from stored import read
 from tables import table
 
-_RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+_RESULTS = Path(__file__).parent.parent / "tools/benchmarks/results"
 
 
 class BenchmarkResults(SphinxDirective):
@@ -24,7 +24,7 @@ class BenchmarkResults(SphinxDirective):
         (file,) = [path for path in _files() if path.name.startswith(self.arguments[0])]
         self.env.note_dependency(file)
         result = read(file)
-        text = [f"`benchmarks/results/{file.name}`: {_facts(result.pop('environment'))}."]
+        text = [f"`tools/benchmarks/results/{file.name}`: {_facts(result.pop('environment'))}."]
         for report in result.values():
             if "facts" in report:
                 text.append(f"Measured beside it: {_facts(report['facts'])}.")
@@ -49,7 +49,7 @@ def _check_coverage(app: Sphinx, env: Any) -> None:
     shown = {Path(path).name for paths in env.dependencies.values() for path in paths}
     for file in _files():
         if file.name not in shown:
-            logging.getLogger(__name__).warning("benchmarks/results/%s is on no page", file.name)
+            logging.getLogger(__name__).warning("%s is on no page of benchmarks", file.name)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

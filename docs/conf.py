@@ -6,7 +6,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE), str(HERE.parent / "packaging"), str(HERE.parent / "benchmarks")]
+sys.path += [str(HERE), str(HERE.parent / "tools/packaging"), str(HERE.parent / "tools/benchmarks")]
 
 project = "dmlax"
 version = release = version_of("dmlax")

@@ -17,7 +17,7 @@ from dmlax import calibration, directml, training
 from dmlax._core.dispatch import PLATFORMS
 from dmlax._descriptors.support import Support, Table
 from dmlax._descriptors.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
-from dmlax._operators import OPERATORS, SUPPORT
+from dmlax._operators.registry import OPERATORS, SUPPORT
 from dmlax.onnx.operators import rows as onnx_rows
 from dmlax.onnx.operators.declined import DECLINED, EXPANDED
 

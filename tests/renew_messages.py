@@ -16,7 +16,7 @@ from typing import cast
 
 from dmlax import SpecError, UnsupportedError
 from dmlax._descriptors import tensors
-from dmlax._operators import SUPPORT
+from dmlax._operators.registry import SUPPORT
 from dmlax_conformance.adapters.base import SpecViolation
 from dmlax_conformance.adapters.dmlax import Dmlax
 from dmlax_conformance.format import vectors

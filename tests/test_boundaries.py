@@ -13,7 +13,7 @@ import pytest
 
 import dmlax
 import dmlax_conformance
-from dmlax._operators import OPERATORS
+from dmlax._operators.registry import OPERATORS
 
 SOURCE = Path(dmlax.__file__).parent
 SUITE = Path(dmlax_conformance.__file__).parent
@@ -82,20 +82,18 @@ def test_the_suite_names_them_in_its_adapters_only():
     assert found == {"adapters/dmlax.py", "adapters/jnp.py", "adapters/models/dmlax.py"}
 
 
-ROOMS = sorted(path.parent.name for path in SOURCE.glob("_*/api.py"))
-LAYERS = {  # a file imports those of lower layers, and those of its own folder
+ROOMS = sorted(path.parent.name for path in SOURCE.glob("_operators/*/api.py"))
+LAYERS = {  # a file imports those of lower layers, and those of its own room
     "errors.py": 0,
     "_core": 1,
     "_cpu": 2,
     "_cuda": 2,
     "_descriptors": 3,
     "_compile.py": 3,
-    **dict.fromkeys((*ROOMS, "_block_product", "_concatenation", "_rows", "_softmax"), 4),
-    **dict.fromkeys(("_attention", "_convolution_add", "_layer_normalization"), 5),
-    **dict.fromkeys(("_matmul_add", "_matmul_lookup"), 5),
-    "_self_attention": 6,
+    "_operators": 4,
+    "_fused": 5,
     "training": 6,
-    "_operators.py": 7,
+    "_operators/registry.py": 7,
     "_explain.py": 8,
     "_export.py": 8,
     "directml": 8,
@@ -104,6 +102,13 @@ LAYERS = {  # a file imports those of lower layers, and those of its own folder
     "__init__.py": 9,
     "__main__.py": 9,
     "onnx": 10,
+}
+ROOMED = ("_operators", "_fused")
+BUILDS_ON = {  # the rooms of its own layer that a room imports
+    "_operators/convolution_add": {"_operators/convolution"},
+    "_fused/attention": {"_fused/softmax"},
+    "_fused/layer_normalization": {"_fused/rows"},
+    "_fused/self_attention": {"_fused/attention", "_fused/softmax"},
 }
 CALLED = ("api.py", "call.py", "plan.py")  # of a package, by those above it and by `onnx`
 
@@ -138,12 +143,18 @@ def test_every_import_of_a_file_of_dmlax_is_read():
     assert SOURCE / "directml/__init__.py" in own_imports(SOURCE / "__init__.py")
 
 
+def room(file):
+    """The folder that a file belongs to: `_operators/matmul`, `_core`, `onnx`, ..."""
+    parts = file.relative_to(SOURCE).parts
+    return "/".join(parts[: 2 if parts[0] in ROOMED and len(parts) > 2 else 1])
+
+
 def test_cpp_includes_its_own_room_and_the_engine_only():
     for file in SOURCE.rglob("*"):
         if file.suffix in (".cc", ".h", ".def"):
-            room = file.relative_to(SOURCE).parts[0]
-            included = re.findall(r'#include "dmlax/(\w+)/', file.read_text(encoding="utf-8"))
-            assert set(included) <= {room, "_cpu"}, file
+            text = file.read_text(encoding="utf-8")
+            included = {room(SOURCE / name) for name in re.findall(r'#include "dmlax/(.+)"', text)}
+            assert included <= {room(file), "_cpu"}, file
 
 
 def room_of(row):
@@ -152,35 +163,44 @@ def room_of(row):
 
 
 def test_there_is_a_room_for_each_family_of_operators():
-    assert {"_add_multiply", "_convolution", "_quantize", "_byte_lookup", "_nonzero"} <= set(ROOMS)
-    assert {room_of(row) for row in OPERATORS} == {f"dmlax.{room}" for room in ROOMS}
-    described = {room_of(row) for row in OPERATORS if row.directml}
-    assert described == {f"dmlax.{file.parent.name}" for file in SOURCE.glob("_*/directml.py")}
+    assert {"add_multiply", "convolution", "quantize", "byte_lookup", "nonzero"} <= set(ROOMS)
+    assert {room_of(row) for row in OPERATORS} == {f"dmlax._operators.{each}" for each in ROOMS}
+    described = {room_of(row).rpartition(".")[2] for row in OPERATORS if row.directml}
+    assert described == {file.parent.name for file in SOURCE.glob("_operators/*/directml.py")}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_room_has_the_same_files(room):
+@pytest.mark.parametrize("name", ROOMS)
+def test_every_room_has_the_same_files(name):
     needed = {"api.py", "plan.py", "reference.py", "xla.py"}
-    assert needed <= {file.name for file in (SOURCE / room).glob("*.py")}
+    assert needed <= {file.name for file in (SOURCE / "_operators" / name).glob("*.py")}
 
 
 def test_arrows_go_one_way():
-    """Rooms import what is shared and never each other; only the list imports the rooms."""
+    """A file imports lower layers, its own room, and the rooms that this one builds on."""
     for file in files(SOURCE):
         for found in own_imports(file):
-            same_folder = name_of(file).split("/")[0] == name_of(found).split("/")[0]
-            same_layer = layer(found) == layer(file) and same_folder
-            assert layer(found) < layer(file) or same_layer, (name_of(file), name_of(found))
+            beside = {room(file), *BUILDS_ON.get(room(file), ())}
+            own = layer(found) == layer(file) and room(found) in beside
+            assert layer(found) < layer(file) or own, (name_of(file), name_of(found))
+
+
+def test_every_room_builds_on_what_the_table_says():
+    arrows = {(room(f), room(found)) for f in files(SOURCE) for found in own_imports(f)}
+    for name, needed in BUILDS_ON.items():
+        beside = {
+            to for start, to in arrows if start == name and to.split("/")[0] == name.split("/")[0]
+        }
+        assert beside - {name} == needed
 
 
 def test_onnx_calls_operators_and_assembles_no_kernel():
     """It imports no engine, and no lowering of a package."""
     for file in (SOURCE / "onnx").rglob("*.py"):
         for imported in own_imports(file):
-            package, _, rest = name_of(imported).partition("/")
+            package = room(imported)
             assert package not in ("_cpu", "_cuda"), file
-            if rest and package not in ("_core", "onnx"):
-                assert rest in CALLED, (name_of(file), name_of(imported))
+            if "/" in package:
+                assert imported.name in CALLED, (name_of(file), name_of(imported))
 
 
 def test_no_file_imports_itself_by_way_of_others():
@@ -190,7 +210,8 @@ def test_no_file_imports_itself_by_way_of_others():
 
 def test_only_a_rooms_directml_file_imports_directml():
     shared = [SOURCE / "_descriptors", SOURCE / "directml"]
-    above = ["__init__.py", "_operators.py", *(f"{room}/directml.py" for room in ROOMS)]
+    above = ["__init__.py", "_operators/registry.py"]
+    above += [f"_operators/{each}/directml.py" for each in ROOMS]
     for file in files(SOURCE):
         if file.parent not in shared and name_of(file) not in above:
             assert not set(shared) & {found.parent for found in own_imports(file)}, file
@@ -198,19 +219,20 @@ def test_only_a_rooms_directml_file_imports_directml():
 
 def test_a_rooms_directml_file_calls_the_rooms_public_functions():
     """A descriptor imports `api` alone of its room: it runs what a user's call would."""
-    for file in SOURCE.glob("_*/directml.py"):
-        room, found = file.parent.name, set(own_imports(file))
-        assert {each for each in found if each.parent.name == room} == {SOURCE / room / "api.py"}
+    for file in SOURCE.glob("_operators/*/directml.py"):
+        own = {each for each in own_imports(file) if each.parent == file.parent}
+        assert own == {file.with_name("api.py")}
 
 
 def test_operators_are_named_in_their_rooms_and_the_list_only():
     """Exports and models name them too; `dmlax_...` names a kernel of the library."""
     spelled = [name for row in OPERATORS for name in (row.name, row.name.replace("_", ""))]
     names = re.compile(rf"(?<!dmlax_)(?:{'|'.join(spelled)})(?![a-z])", re.IGNORECASE)
-    found = {name_of(f).split("/")[0] for f in files(SOURCE) if names.search(without_docs(f))}
-    fused = {"_matmul_add", "_matmul_lookup"}  # named after their first operator
-    whole = {"calibration", "onnx", "training"}
-    assert found == {"__init__.py", "_operators.py", *whole, *fused, *ROOMS}
+    found = {room(f) for f in files(SOURCE) if names.search(without_docs(f))}
+    fused = {"_fused/matmul_add", "_fused/matmul_lookup"}  # named after their first operator
+    whole = {"__init__.py", "calibration", "onnx", "training"}
+    rooms = {f"_operators/{each}" for each in ROOMS}
+    assert found == {"_operators", *whole, *fused, *rooms}
 
 
 def without_docs(file):

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from dmlax._operators import OPERATORS, SUPPORT
+from dmlax._operators.registry import OPERATORS, SUPPORT
 from dmlax_conformance.adapters.dmlax import Dmlax, NativeCpu, Xla
 from dmlax_conformance.format import vectors
 from dmlax_conformance.runner import run as runner

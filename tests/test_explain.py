@@ -14,7 +14,7 @@ import dmlax
 from dmlax import training
 from dmlax._cpu import library
 from dmlax._cuda import capability
-from dmlax._operators import OPERATORS
+from dmlax._operators.registry import OPERATORS
 
 X = jax.ShapeDtypeStruct((2, 3, 9, 9), np.uint8)
 FLOATS = jax.ShapeDtypeStruct((2, 3), np.float32)

@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import dmlax
 from dmlax._core import dispatch
-from dmlax._operators import OPERATORS
+from dmlax._operators.registry import OPERATORS
 from support import NATIVE, assert_same, coordinates, draw, in_turn, padded_rows
 from support.laws import (
     BIAS,

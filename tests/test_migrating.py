@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import dmlax
-from dmlax._operators import OPERATORS, SUPPORT
+from dmlax._operators.registry import OPERATORS, SUPPORT
 
 DOCS = Path(__file__).parent.parent / "docs"
 FROM_ONNX = {

@@ -11,14 +11,14 @@ import pytest
 from scikit_build_core import build
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ["src", "tests", "docs", "conformance", "packaging", "benchmarks", "differential", "zoo"]
+FOLDERS = ["src", "tests", "docs", "conformance", "tools", "findings"]
 ADDRESS = "https://example.com/dmlax"
 LINK = r"\]\(([^)\s]+)\)"
 
 
 @pytest.fixture(scope="module")
 def provider():
-    path = ROOT / "packaging/repository.py"
+    path = ROOT / "tools/packaging/repository.py"
     specification = importlib.util.spec_from_file_location("repository", path)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)

@@ -11,7 +11,7 @@ import pytest
 import dmlax
 from dmlax import directml, errors
 from dmlax._core import dispatch
-from dmlax._operators import OPERATORS, SUPPORT
+from dmlax._operators.registry import OPERATORS, SUPPORT
 
 pytestmark = pytest.mark.oldest
 

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import dmlax
-from dmlax._rows import call as rows
+from dmlax._fused.rows import call as rows
 from support import NATIVE, assert_same, draw, in_turn
 from support.laws import (
     FLOATS,

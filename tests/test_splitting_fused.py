@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from dmlax._add_multiply.api import ADD
-from dmlax._attention.call import ATTENTION
-from dmlax._concatenation.call import CONCATENATION
 from dmlax._core.dispatch import Lowering
-from dmlax._layer_normalization.call import LAYER_NORMALIZATION
-from dmlax._layer_normalization.plan import LayerNormalization
-from dmlax._matmul.api import QUANTIZED
-from dmlax._matmul_add.call import MATMUL_ADD
-from dmlax._matmul_lookup.call import MATMUL_LOOKUP
-from dmlax._self_attention.call import SELF_ATTENTION
-from dmlax._self_attention.plan import Layout
-from dmlax._softmax.call import SOFTMAX
+from dmlax._fused.attention.call import ATTENTION
+from dmlax._fused.concatenation.call import CONCATENATION
+from dmlax._fused.layer_normalization.call import LAYER_NORMALIZATION
+from dmlax._fused.layer_normalization.plan import LayerNormalization
+from dmlax._fused.matmul_add.call import MATMUL_ADD
+from dmlax._fused.matmul_lookup.call import MATMUL_LOOKUP
+from dmlax._fused.self_attention.call import SELF_ATTENTION
+from dmlax._fused.self_attention.plan import Layout
+from dmlax._fused.softmax.call import SOFTMAX
+from dmlax._operators.add_multiply.api import ADD
+from dmlax._operators.matmul.api import QUANTIZED
 from support import OLDEST, assert_same, draw
 from test_splitting import COLLECTIVE, MESHES, compiled, mesh_of, put, random_spec
 

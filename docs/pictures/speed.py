@@ -17,11 +17,11 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from svg import save
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "tools/benchmarks"))
 from stored import read
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parents[1] / "benchmarks" / "results"
+RESULTS = HERE.parents[1] / "tools/benchmarks/results"
 INK, GREY, LINE = "#1f2933", "#8a94a0", "#d5dae0"
 COLORS = ("#2f6fb0", "#d97706", "#7a5ea8", "#2e8b57")
 Rows = Sequence[dict[str, Any]]

@@ -14,13 +14,13 @@ from typing import Any, overload
 import jax
 import jax.export
 
-from dmlax._convolution.prepare import prepare_filter
 from dmlax._core import dispatch, labels, splitting
 from dmlax._core.arguments import Rules
 from dmlax._core.keywords import expect_call
 from dmlax._cpu import library
 from dmlax._cuda import capability
-from dmlax._operators import OPERATORS, OperatorRow
+from dmlax._operators.convolution.prepare import prepare_filter
+from dmlax._operators.registry import OPERATORS, OperatorRow
 
 _Args = tuple[Any, ...]
 _Kwargs = dict[str, Any]

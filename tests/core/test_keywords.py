@@ -6,7 +6,7 @@ import pytest
 import dmlax
 from dmlax import calibration
 from dmlax._core import keywords
-from dmlax._operators import OPERATORS
+from dmlax._operators.registry import OPERATORS
 
 X, W = np.ones((1, 1, 3, 3), np.uint8), np.ones((1, 1, 2, 2), np.int8)
 FLOATS = np.ones(3, np.float32)

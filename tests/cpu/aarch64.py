@@ -174,7 +174,7 @@ def build_package(folder: Path) -> None:
     """Build the wheel, and unpack it as pip would."""
     package, wheels = folder / "package", folder / "dist"
     defined = {"SKBUILD_CMAKE_DEFINE": "DMLAX_WARNINGS_AS_ERRORS=ON"}
-    run(sys.executable, "packaging/wheel.py", str(wheels), "aarch64", env=defined)
+    run(sys.executable, "tools/packaging/wheel.py", str(wheels), "aarch64", env=defined)
     (wheel,) = wheels.glob("*.whl")
     shutil.rmtree(package, ignore_errors=True)
     shutil.unpack_archive(wheel, package, "zip")

@@ -16,8 +16,8 @@ import numpy as np
 
 import dmlax
 from dmlax._core import pairs
-from dmlax._self_attention.plan import Layout
-from dmlax._softmax.call import SOFTMAX
+from dmlax._fused.self_attention.plan import Layout
+from dmlax._fused.softmax.call import SOFTMAX
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import fused, quantized
 from dmlax.onnx.operators.table import Output, Quantized
@@ -349,7 +349,7 @@ def differing(
 
 def main() -> None:
     """The program."""
-    from dmlax._matmul.cuda import kernel
+    from dmlax._operators.matmul.cuda import kernel
 
     pairs._WORTH_A_TABLE = 0  # so that few elements take the kernel too
     kernel.adds_in_wide_tiles = lambda problem, multiprocessors: True  # and all products

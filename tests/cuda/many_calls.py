@@ -105,9 +105,9 @@ def mismatches(
 
 def force_tiles(kind: str) -> None:
     """Has each product that is lowered take the next of some tiles."""
-    from dmlax._convolution.cuda import kernel as of_convolutions
     from dmlax._cuda.tile import GemmProblem, Tile
-    from dmlax._matmul.cuda import kernel as of_products
+    from dmlax._operators.convolution.cuda import kernel as of_convolutions
+    from dmlax._operators.matmul.cuda import kernel as of_products
 
     of_kinds = {
         "in_flight": (

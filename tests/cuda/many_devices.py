@@ -2,8 +2,8 @@
 
     PYTHONPATH=src:tests:conformance/src python3 tests/cuda/many_devices.py
 
-Needs JAX and NumPy alone. tests/convolution/test_sharding.py and tests/nonzero do the same on four
-devices of a CPU.
+Needs JAX and NumPy alone. tests/operators/convolution/test_sharding.py and
+tests/operators/nonzero do the same on four devices of a CPU.
 """
 
 from functools import partial

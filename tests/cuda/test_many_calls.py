@@ -29,8 +29,8 @@ def test_a_wrong_result_of_a_jitted_call_is_found(monkeypatch):
     [("in_flight", lambda tile: tile.in_flight), ("spans", lambda tile: tile.spans > 1)],
 )
 def test_calls_of_any_size_take_forced_tiles(lowered, monkeypatch, kind, is_of_it):
-    from dmlax._convolution.cuda import kernel as of_convolutions
-    from dmlax._matmul.cuda import kernel as of_products
+    from dmlax._operators.convolution.cuda import kernel as of_convolutions
+    from dmlax._operators.matmul.cuda import kernel as of_products
 
     for each in (of_products, of_convolutions):
         monkeypatch.setattr(each, "choose_tile", each.choose_tile)

@@ -150,7 +150,7 @@ def test_all_pairs_of_bytes_are_summed_exactly(written, monkeypatch, scales):
 
 @pytest.mark.parametrize("multiplier", [255, 256, 10_023, 2**38 - 2**14])
 def test_quotients_of_a_softmax_are_rounded_exactly(written, monkeypatch, multiplier):
-    from dmlax._softmax.cuda.kernel import _Divisor
+    from dmlax._fused.softmax.cuda.kernel import _Divisor
 
     rng = np.random.default_rng(multiplier)
     totals = np.ldexp(rng.integers(2**23, 2**24, 40_000) / 2**23, rng.integers(111, 120, 40_000))

@@ -9,7 +9,7 @@ import pytest
 from jax import export
 
 from dmlax import SpecError, directml
-from dmlax._operators import SUPPORT
+from dmlax._operators.registry import SUPPORT
 from support import WORDS, assert_same, draw
 from support.cases.directml import (
     DESCS,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlax import SpecError, directml
-from dmlax._operators import SUPPORT
+from dmlax._operators.registry import SUPPORT
 from dmlax_conformance.oracle.descriptors import violations
 from support.cases.directml import (
     DESCS,

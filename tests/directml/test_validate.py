@@ -7,7 +7,7 @@ import pytest
 
 from dmlax import SpecError, directml
 from dmlax._descriptors import tensors
-from dmlax._operators import SUPPORT
+from dmlax._operators.registry import SUPPORT
 from dmlax_conformance.oracle.descriptors import violations
 from support import suite
 from support.cases.directml import DESCS, LEVELS, level, made, nonzero

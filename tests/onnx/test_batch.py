@@ -9,7 +9,7 @@ import dmlax.onnx
 from dmlax.onnx import peer
 from support.onnx_files import NUMBERS
 from support.onnx_models import inputs_of, quantized
-from zoo import networks
+from tools.zoo import networks
 
 _SUMS = ("ReduceSum", "ReduceMean")
 _NORMS = ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp")

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 import dmlax
 import dmlax.onnx
 from support.onnx_files import message_field
-from zoo.networks import Network
+from tools.zoo.networks import Network
 
 SECONDS = 60  # beyond it the cost has no bound; a refusal takes a fraction of a second
 MEBIBYTES = 400  # a budget of 256 and what Python takes

@@ -7,12 +7,12 @@ import pytest
 from onnx import ValueInfoProto, helper, numpy_helper
 
 import dmlax.onnx
-from differential import operators
-from differential.__main__ import BAD
-from differential.graphs import describe, draw
-from differential.judge import check
 from dmlax.onnx import peer
 from dmlax.onnx.passes import byte_functions, byte_moves, constants, qdq
+from tools.differential import operators
+from tools.differential.__main__ import BAD
+from tools.differential.graphs import describe, draw
+from tools.differential.judge import check
 
 
 @pytest.mark.parametrize("start", range(0, 20, 10))

@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dmlax
 import dmlax.onnx
-import fuzz.onnx_models
 from support.onnx_files import message_field
 from support.onnx_models import quantized
-from zoo.networks import Network
+from tools.fuzz import onnx_models
+from tools.zoo.networks import Network
 
 FLOAT = TensorProto.FLOAT
 
@@ -313,7 +313,7 @@ def test_a_filter_that_a_convolution_computes():
 
 
 def test_changed_models_raise_no_other_error():
-    outcome = fuzz.onnx_models.run(seconds=2, seed=20)
+    outcome = onnx_models.run(seconds=2, seed=20)
     assert outcome.failures == []
     assert outcome.cases > outcome.loaded > 0
 

@@ -22,7 +22,7 @@ from dmlax.onnx.inputs import draw_inputs
 from support import NATIVE
 from support.onnx_files import File
 from support.onnx_models import FLOAT_MODELS, inputs_of, quantized
-from zoo.networks import Network, quantize
+from tools.zoo.networks import Network, quantize
 
 pytestmark = pytest.mark.oldest
 

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 import dmlax
 import dmlax.onnx
 from support.onnx_models import inputs_of, quantized
-from zoo.networks import Network
+from tools.zoo.networks import Network
 
 FLOAT = TensorProto.FLOAT
 

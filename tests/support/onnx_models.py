@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from zoo.networks import Network, bert, draw_inputs, quantize, vision_transformer
+from tools.zoo.networks import Network, bert, draw_inputs, quantize, vision_transformer
 
 
 def classifier() -> onnx.ModelProto:

@@ -3,12 +3,12 @@
 import ctypes
 import functools
 import re
+from importlib import util
 from pathlib import Path
 
 import jax
 import jaxlib.version
 
-import dmlax
 from dmlax._core import compat
 from dmlax._cpu import allocator
 
@@ -118,7 +118,8 @@ def _version(text: str) -> tuple[int, ...]:
 
 def _find() -> Path:
     """The library, beside this package or where an editable install puts it."""
-    for folder in map(Path, dmlax.__path__):
+    package = util.find_spec("dmlax")
+    for folder in map(Path, (package and package.submodule_search_locations) or ()):
         if (folder / _LIBRARY).exists():
             return folder / _LIBRARY
         if (folder / _ABSENT).exists():

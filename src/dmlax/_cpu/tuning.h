@@ -2,7 +2,7 @@
 // No number here changes a result, and limits of correctness stand where they are checked.
 //
 // "no figure" means: chosen by measurement; no figure is kept. Section names refer to
-// benchmarks/notebook/cpu.md.
+// tools/benchmarks/notebook/cpu.md.
 #pragma once
 
 #include <algorithm>

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core.arguments import Aval, Rules
 from dmlax._core.keywords import name_right_keywords
-from dmlax._quantize.api import element_wise_quantize_linear
+from dmlax._operators.quantize.api import element_wise_quantize_linear
 from dmlax.calibration.observers import LEAST_EXPONENT, Histogram, Range, Target
 from dmlax.training import rounding
 

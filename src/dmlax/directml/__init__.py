@@ -1,9 +1,9 @@
 """DirectML's contract: descriptors, feature levels, support tables and `create_operator`."""
 
-from dmlax import _operators
 from dmlax._descriptors.descs import BufferTensorDesc
 from dmlax._descriptors.enums import DataType, FeatureLevel, TensorFlags
-from dmlax._operators import *  # noqa: F403 (the descriptors' classes)
+from dmlax._operators import registry
+from dmlax._operators.registry import *  # noqa: F403 (the descriptors' classes)
 from dmlax.directml.create import BindOrder, CompiledOperator, create_operator
 from dmlax.directml.validate import validate
 from dmlax.errors import Violation
@@ -19,4 +19,4 @@ __all__ = [
     "create_operator",
     "validate",
 ]
-__all__ += _operators.__all__
+__all__ += registry.__all__

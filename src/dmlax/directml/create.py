@@ -14,7 +14,7 @@ from dmlax._descriptors import layout
 from dmlax._descriptors.descs import BufferTensorDesc, OperatorDesc
 from dmlax._descriptors.enums import FeatureLevel
 from dmlax._descriptors.records import python_name, suggestion
-from dmlax._operators import SUPPORT
+from dmlax._operators.registry import SUPPORT
 from dmlax.directml.validate import expect_valid
 from dmlax.errors import Code, SpecError, UnsupportedError
 

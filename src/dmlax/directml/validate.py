@@ -9,7 +9,7 @@ from dmlax._descriptors.records import python_name, refuse
 from dmlax._descriptors.rules import Call, Rule
 from dmlax._descriptors.support import Support, Table
 from dmlax._descriptors.tensors import TensorRule
-from dmlax._operators import SUPPORT
+from dmlax._operators.registry import SUPPORT
 from dmlax.errors import SpecError, Violation
 
 

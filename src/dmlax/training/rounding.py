@@ -9,11 +9,14 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from dmlax._byte_lookup.api import quantized_lookup
 from dmlax._core import compat, ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
-from dmlax._quantize.api import element_wise_dequantize_linear, element_wise_quantize_linear
+from dmlax._operators.byte_lookup.api import quantized_lookup
+from dmlax._operators.quantize.api import (
+    element_wise_dequantize_linear,
+    element_wise_quantize_linear,
+)
 
 T = TypeVar("T")
 Limits = tuple[int, int]  # the least and the greatest quantized value

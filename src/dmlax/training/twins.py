@@ -16,11 +16,6 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from dmlax._add_multiply import api as binary
-from dmlax._add_multiply.plan import BinaryPlan
-from dmlax._convolution import api as convolution
-from dmlax._convolution.plan import ConvolutionPlan
-from dmlax._convolution_add import api as convolution_add
 from dmlax._core import dispatch
 from dmlax._core.arguments import (
     Aval,
@@ -34,10 +29,15 @@ from dmlax._core.arguments import (
 )
 from dmlax._core.axis_names import WHOLE, Names
 from dmlax._core.windows import replace_axes
-from dmlax._matmul import api as matmul
-from dmlax._matmul.plan import ProductPlan
-from dmlax._pooling import api as pooling
-from dmlax._pooling.plan import PoolingPlan
+from dmlax._operators.add_multiply import api as binary
+from dmlax._operators.add_multiply.plan import BinaryPlan
+from dmlax._operators.convolution import api as convolution
+from dmlax._operators.convolution.plan import ConvolutionPlan
+from dmlax._operators.convolution_add import api as convolution_add
+from dmlax._operators.matmul import api as matmul
+from dmlax._operators.matmul.plan import ProductPlan
+from dmlax._operators.pooling import api as pooling
+from dmlax._operators.pooling.plan import PoolingPlan
 from dmlax.training import rounding
 
 FLOATS = (jnp.float32, jnp.bfloat16, jnp.float16)

@@ -11,10 +11,10 @@ from jax import lax
 
 import dmlax
 import dmlax.onnx
-from differential import functions
 from dmlax.onnx import peer
 from dmlax.onnx.export.primitives import COMPOSED, RULES
 from support import exports
+from tools.differential import functions
 
 
 @pytest.mark.parametrize("dtype", functions.DTYPES, ids=str)
@@ -53,7 +53,7 @@ def test_orders_of_floats():
 
 @pytest.mark.parametrize("start", range(0, 20, 10))
 def test_random_functions(start):
-    """A slice of `python -m differential --from-jax`."""
+    """A slice of `python -m tools.differential --from-jax`."""
     found = [functions.check(seed) for seed in range(start, start + 10)]
     assert [why for verdict, why in found if verdict != "right"] == []
 

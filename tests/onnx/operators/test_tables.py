@@ -15,7 +15,7 @@ import dmlax.onnx
 from dmlax.onnx import peer
 from dmlax.onnx.operators import error_function, tables
 from dmlax.onnx.operators.table import Output, Quantized
-from zoo.networks import Network, quantize
+from tools.zoo.networks import Network, quantize
 
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 SCALES = [(0.03, 1 / 256), (0.5, 0.25), (2.0**-3, 2.0**-7)]

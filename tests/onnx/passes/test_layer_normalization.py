@@ -10,7 +10,7 @@ from onnx import TensorProto
 import dmlax.onnx
 from dmlax.onnx import peer
 from support.calls import layer_normalization as layer_normalization_calls
-from zoo.networks import Network
+from tools.zoo.networks import Network
 
 SHAPE = ["n", 4, 8]
 

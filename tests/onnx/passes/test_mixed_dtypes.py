@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto
 
 import dmlax.onnx
-from zoo.networks import Network
+from tools.zoo.networks import Network
 
 BYTES = (np.uint8, np.int8)
 SHAPE = ["n", 4, 6, 6]

@@ -8,7 +8,7 @@ from onnx import TensorProto
 
 import dmlax.onnx
 from dmlax.onnx import peer
-from zoo.networks import Network, quantize
+from tools.zoo.networks import Network, quantize
 
 WIDTH, HEADS, LENGTH = 32, 2, 6
 TOLERANCE = 1e-5

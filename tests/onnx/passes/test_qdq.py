@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import dmlax.onnx
-from differential import rationals
-from zoo.networks import Network
+from tools.differential import rationals
+from tools.zoo.networks import Network
 
 BOTH = ("float32", "exact")
 

@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from dmlax._block_product.plan import Blocks
+from dmlax._fused.block_product.plan import Blocks
 from dmlax.onnx.operators import n_bits
 
 _ROWS = (1, 2, 3, 4, 5, 8, 32)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 import dmlax
 from dmlax._core import dispatch
-from dmlax._matmul import api, xla
+from dmlax._operators.matmul import api, xla
 from support import NATIVE, draw, random_calls, requantized, wild_floats
 
 PADDED = "xla on cuda"  # its branch, which a CPU computes as well

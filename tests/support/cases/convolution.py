@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from dmlax._convolution.plan import (
+from dmlax._core.arguments import Aval, Rules
+from dmlax._operators.convolution.plan import (
     Convolution,
     ConvolutionPlan,
     Options,
     convolution_plan,
     filter_shape,
 )
-from dmlax._core.arguments import Aval, Rules
 from support import draw, oracle, window_attributes
 
 LAYOUTS = {

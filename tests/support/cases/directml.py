@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from dmlax import directml
-from dmlax._operators import OPERATORS
+from dmlax._operators.registry import OPERATORS
 
 Fields = dict[str, Any]
 

@@ -6,8 +6,8 @@ import dmlax
 from dmlax._core.arguments import aval_of
 from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
 from dmlax._core.requantize import requantizer
-from dmlax._softmax import xla as softmax_by_xla
-from dmlax._softmax.plan import Softmax, SoftmaxPlan
+from dmlax._fused.softmax import xla as softmax_by_xla
+from dmlax._fused.softmax.plan import Softmax, SoftmaxPlan
 
 
 def multiply(problem, multiprocessors, given):

@@ -22,9 +22,9 @@ MODULES = (
     "_cuda.parameters",
     "_cuda.quantized_sum",
     "_cuda.requantize",
-    "_matmul.cuda.few_rows",
-    "_self_attention.cuda.kernel",
-    "_softmax.cuda.kernel",
+    "_operators.matmul.cuda.few_rows",
+    "_fused.self_attention.cuda.kernel",
+    "_fused.softmax.cuda.kernel",
 )
 KINDS = {1: np.bool_, 32: np.uint32, 64: np.uint64}
 SHARED = 4096  # the first address of shared memory

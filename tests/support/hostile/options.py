@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import dmlax
 from dmlax._core.arguments import Aval
-from dmlax._operators import OPERATORS
+from dmlax._operators.registry import OPERATORS
 from support import NATIVE, assert_same
 
 MOST_RUN = 1 << 16  # elements of a padded image, and of an output, of a call that is made

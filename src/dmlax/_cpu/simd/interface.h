@@ -37,7 +37,7 @@ struct OptionalFeatures {
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 
-// The table of an operator's kernels, which its kernels.cc defines.
+// The table of an operator's kernels, which a file of kernels defines.
 template <typename Kernels>
 struct Table {
   static const Kernels kernels;

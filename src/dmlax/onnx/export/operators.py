@@ -12,11 +12,11 @@ import numpy as np
 from jax import Array, lax
 
 from dmlax import PreparedFilter, PreparedMatrix
-from dmlax._add_multiply.api import ADD
-from dmlax._convolution.api import QUANTIZED as CONVOLUTION
-from dmlax._convolution.plan import inverse
-from dmlax._convolution_add.plan import terms
-from dmlax._matmul.api import INTEGER as PRODUCT
+from dmlax._operators.add_multiply.api import ADD
+from dmlax._operators.convolution.api import QUANTIZED as CONVOLUTION
+from dmlax._operators.convolution.plan import inverse
+from dmlax._operators.convolution_add.plan import terms
+from dmlax._operators.matmul.api import INTEGER as PRODUCT
 from dmlax.onnx.export.nodes import mappable_node, node, nodes, window_attributes, without_dilations
 from dmlax.onnx.export.writer import Form, Shape, Tensor, Unwritable, Writer
 from dmlax.onnx.operators.n_bits import multiply_blocks

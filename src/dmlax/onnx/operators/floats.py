@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from dmlax._core import choice, compat, float_bits, ieee, sums
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
-from dmlax._rows import call as rows
+from dmlax._fused.rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import MICROSOFT, OWN

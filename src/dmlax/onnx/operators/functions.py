@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core import ieee, sums
-from dmlax._rows import call as rows
+from dmlax._fused.rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators import rational
 from dmlax.onnx.operators.floats import (

@@ -8,17 +8,17 @@ import numpy as np
 from jax import Array
 
 import dmlax
-from dmlax._add_multiply.api import ADD
-from dmlax._attention.call import ATTENTION
 from dmlax._compile import has_kernels
 from dmlax._core.requantize import Arithmetic
-from dmlax._layer_normalization.call import LAYER_NORMALIZATION
-from dmlax._layer_normalization.plan import LayerNormalization
-from dmlax._matmul.api import QUANTIZED
-from dmlax._matmul_add.call import MATMUL_ADD, multiply_and_add
-from dmlax._matmul_lookup.call import MATMUL_LOOKUP, multiply_and_look_up
-from dmlax._self_attention.call import SELF_ATTENTION
-from dmlax._self_attention.plan import Layout
+from dmlax._fused.attention.call import ATTENTION
+from dmlax._fused.layer_normalization.call import LAYER_NORMALIZATION
+from dmlax._fused.layer_normalization.plan import LayerNormalization
+from dmlax._fused.matmul_add.call import MATMUL_ADD, multiply_and_add
+from dmlax._fused.matmul_lookup.call import MATMUL_LOOKUP, multiply_and_look_up
+from dmlax._fused.self_attention.call import SELF_ATTENTION
+from dmlax._fused.self_attention.plan import Layout
+from dmlax._operators.add_multiply.api import ADD
+from dmlax._operators.matmul.api import QUANTIZED
 from dmlax.onnx.graph import OWN, Node
 from dmlax.onnx.operators import floats, quantized, tables
 from dmlax.onnx.operators.quantized import (
@@ -109,7 +109,7 @@ def _plan_attention(
     y: Output,
     heads_last: int,
 ) -> Any:
-    """Plans an attention with ONNX Runtime's bits; see `dmlax._attention.plan.plan`."""
+    """Plans an attention with ONNX Runtime's bits; see `dmlax._fused.attention.plan.plan`."""
     product = multiply_matrices(q, k, scores, "float32", QUANTIZED.plan)
     levels = jnp.zeros(product[0].output.shape, product[0].output.dtype)  # of results between
     softmax = tables.plan_softmax(levels, scores.scale, *weights)

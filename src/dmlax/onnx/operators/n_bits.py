@@ -14,9 +14,9 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from dmlax._block_product import call as block_product
-from dmlax._block_product.plan import BlockPlan, Blocks
 from dmlax._core.arguments import is_static
+from dmlax._fused.block_product import call as block_product
+from dmlax._fused.block_product.plan import BlockPlan, Blocks
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits

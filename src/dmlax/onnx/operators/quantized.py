@@ -10,11 +10,11 @@ import numpy as np
 from jax import Array, lax
 
 import dmlax
-from dmlax._concatenation.call import concatenate
 from dmlax._core import float_bits, ieee, requantize
 from dmlax._core.requantize import Arithmetic
 from dmlax._core.windows import dilated_size, output_size
-from dmlax._rows.call import AVERAGE
+from dmlax._fused.concatenation.call import concatenate
+from dmlax._fused.rows.call import AVERAGE
 from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.table import Output, Parameter, Quantized, Tensor, ZeroOptional, operator

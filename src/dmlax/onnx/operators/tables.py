@@ -15,8 +15,8 @@ from jax.typing import DTypeLike
 
 from dmlax._core import compat
 from dmlax._core.requantize import Arithmetic
-from dmlax._softmax.call import SOFTMAX
-from dmlax._softmax.plan import Softmax, SoftmaxPlan
+from dmlax._fused.softmax.call import SOFTMAX
+from dmlax._fused.softmax.plan import Softmax, SoftmaxPlan
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import exact_softmax

@@ -1,3 +1,0 @@
-"""Dynamic quantization in plain XLA, which the definition already is."""
-
-from dmlax._dynamic_quantize.reference import run as run

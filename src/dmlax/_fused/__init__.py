@@ -1,0 +1,1 @@
+"""Operators that only whole models call, a folder each."""

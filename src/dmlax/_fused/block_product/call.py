@@ -1,0 +1,26 @@
+"""The operator of a product with 4-bit blocks."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+from jax import Array
+
+from dmlax._core import dispatch
+from dmlax._fused.block_product.cpu import lowering as native_cpu
+from dmlax._fused.block_product.plan import BlockPlan, Blocks, plan
+
+Product = Callable[[BlockPlan, Blocks], Array]
+
+
+def operator(xla: Product) -> dispatch.Operator[BlockPlan, Blocks, Array]:
+    """Makes the operator, which runs `xla` where no kernel runs."""
+
+    def tangent(plan: BlockPlan, operands: Blocks, tangents: Blocks) -> Array:
+        result: Array
+        _, result = jax.jvp(functools.partial(xla, plan), (operands,), (tangents,))
+        return result
+
+    kernel = dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu")
+    lowerings = (kernel, dispatch.Lowering("xla", xla))
+    return dispatch.Operator("block_product", plan, lowerings, tangent=tangent)

@@ -1,0 +1,66 @@
+"""Calls of the float operators of rows."""
+
+import functools
+from dataclasses import replace
+
+import jax
+from jax import Array
+from jax.typing import ArrayLike
+
+from dmlax._core import dispatch, splitting
+from dmlax._fused.rows import xla
+from dmlax._fused.rows.cpu import lowering as native_cpu
+from dmlax._fused.rows.plan import Rows, RowsPlan, axis_names, local_plan, plan, plan_average
+
+
+def _tangent(plan: RowsPlan, operands: Rows, tangents: Rows) -> Array:
+    tangent: Array
+    _, tangent = jax.jvp(functools.partial(xla.run, plan), (operands,), (tangents,))
+    return tangent
+
+
+def _operator(name: str) -> dispatch.Operator[RowsPlan, Rows, Array]:
+    return dispatch.Operator(
+        name,
+        plan,
+        (
+            dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
+            dispatch.Lowering("xla", xla.run),
+        ),
+        tangent=_tangent,
+        partition=lambda plan, operands: splitting.partition(operands.input),
+        splitting=dispatch.Splitting(axis_names, local_plan),
+    )
+
+
+NORMALIZE = _operator("normalize_rows")
+SOFTMAX = _operator("softmax_rows")
+AVERAGE = replace(
+    NORMALIZE, name="average_bytes", plan=plan_average, partition=None, splitting=None
+)
+
+
+def normalize(
+    x: ArrayLike,
+    scale: ArrayLike,
+    bias: ArrayLike | None,
+    epsilon: float,
+    *,
+    is_centred: bool = True,
+) -> Array:
+    """Normalizes the last axis of a float tensor.
+
+    Args:
+      x: of rank 1 or more.
+      scale: a factor for every column, of the dtype of `x`.
+      bias: an addend for every column, or None.
+      epsilon: added to the variance.
+      is_centred: False to divide by the root mean square, without a mean.
+    """
+    plan, operands = NORMALIZE.plan(x, scale, bias, epsilon=epsilon, is_centred=is_centred)
+    return NORMALIZE.call(plan, operands)
+
+
+def softmax(x: ArrayLike) -> Array:
+    """The softmax of the last axis of a float tensor."""
+    return SOFTMAX.call(*SOFTMAX.plan(x))

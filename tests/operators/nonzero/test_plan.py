@@ -1,0 +1,92 @@
+"""The plan of a nonzero call: defaults, the effective rank, and the largest input."""
+
+import jax
+import numpy as np
+import pytest
+
+import dmlax
+from dmlax._core.arguments import Aval, effective_rank
+from dmlax._operators.nonzero.plan import nonzero_plan
+
+pytestmark = pytest.mark.oldest
+
+
+def plan(shape, dtype=np.float32, size=None, coordinate_rank=None, fill_value=0, devices=1):
+    aval = Aval(np.dtype(dtype), shape)
+    return nonzero_plan(aval, size, coordinate_rank, fill_value, None, devices)
+
+
+RANKS = [
+    ((1, 1, 2, 4), 2),
+    ((1, 1, 1), 1),
+    ((1,), 1),
+    ((2, 1, 1), 3),
+    ((1, 0), 1),
+    ((5,), 1),
+    ((0, 3), 2),
+]
+
+
+@pytest.mark.parametrize(("sizes", "rank"), RANKS, ids=str)
+def test_the_effective_rank_drops_leading_ones(sizes, rank):
+    assert effective_rank(sizes) == rank
+
+
+def test_defaults_are_every_element_and_the_whole_rank():
+    found = plan((2, 3, 4))
+    assert (found.size, found.coordinate_rank, found.fill_value) == (24, 3, 0)
+    assert found.output == (Aval(np.dtype(np.uint32), ()), Aval(np.dtype(np.uint32), (24, 3)))
+
+
+@pytest.mark.parametrize("coordinate_rank", [2, 3, 4])
+def test_columns_are_anything_from_the_effective_rank_to_the_rank(coordinate_rank):
+    assert plan((1, 1, 2, 4), coordinate_rank=coordinate_rank).coordinate_rank == coordinate_rank
+
+
+@pytest.mark.parametrize("coordinate_rank", [1, 5])
+def test_fewer_or_more_columns_are_refused(coordinate_rank):
+    with pytest.raises(dmlax.SpecError, match=f"has {coordinate_rank} columns, expected 2 to 4"):
+        plan((1, 1, 2, 4), coordinate_rank=coordinate_rank)
+
+
+@pytest.mark.parametrize("rank", [1, 8])
+def test_rank_1_to_8_is_accepted(rank):
+    assert plan((3,) * rank).coordinate_rank == rank
+
+
+@pytest.mark.parametrize("rank", [0, 9])
+def test_another_rank_is_refused(rank):
+    with pytest.raises(dmlax.SpecError, match="expected rank 1 to 8"):
+        plan((1,) * rank)
+
+
+def test_sizes_are_of_the_whole_input_over_all_devices():
+    found = plan((2, 3), devices=4)
+    assert (found.sizes, found.elements, found.size) == ((8, 3), 24, 24)
+
+
+def test_the_effective_rank_is_that_of_the_whole_input():
+    assert plan((1, 3), coordinate_rank=1).coordinate_rank == 1
+    with pytest.raises(dmlax.SpecError, match="has 1 columns, expected 2 to 2"):
+        plan((1, 3), coordinate_rank=1, devices=4)
+
+
+def test_the_largest_input_has_as_many_elements_as_a_count_can_say():
+    assert plan((2**16, 2**16 - 1), np.bool_, size=0).elements == 2**32 - 2**16
+    assert plan((3, 5, 17, 257, 65537), np.bool_, size=0).elements == 2**32 - 1
+    for shape, devices in (((2**16, 2**16), 1), ((2**14, 2**16), 4)):
+        with pytest.raises(dmlax.SpecError) as caught:
+            plan(shape, np.bool_, size=0, devices=devices)
+        assert (caught.value.code, caught.value.field) == ("sizes", "InputTensor")
+
+
+def test_equal_calls_share_a_plan():
+    assert plan((2, 3)) is plan((2, 3))
+    assert hash(plan((2, 3))) == hash(plan((2, 3), size=6))
+    assert plan((2, 3)) == plan((2, 3), size=6)
+
+
+def test_eval_shape_of_the_largest_input_needs_no_memory():
+    x = jax.ShapeDtypeStruct((2**16, 2**16 - 1), np.uint8)
+    found = jax.eval_shape(lambda x: dmlax.nonzero_coordinates(x, size=10), x)
+    assert found.coordinates.shape == (10, 2)

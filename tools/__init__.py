@@ -1,0 +1,1 @@
+"""Programs for those who work on dmlax: benchmarks, random graphs, files of packages, wheels."""

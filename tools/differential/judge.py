@@ -1,0 +1,251 @@
+"""Compares dmlax with ONNX Runtime at two levels, and with what the file says in rationals."""
+
+import functools
+import traceback
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import dmlax.onnx
+from dmlax.onnx import peer
+from tools.differential.graphs import Drawn, draw
+from tools.differential.rationals import FLOAT16, Real, Steps, evaluate
+
+OURS = ("float32", "exact")
+
+
+def check_all(seeds: range) -> list[tuple[int, str, str]]:
+    """Judges some graphs; the process keeps no program of them."""
+    found = [(seed, *check(seed)) for seed in seeds]
+    jax.clear_caches()
+    return found
+
+
+def check(seed: int) -> tuple[str, str]:
+    """Judges one graph.
+
+    Returns:
+      The verdict, and what shows it:
+        right: "float32" has ONNX Runtime's bits, and "exact" what the file says.
+        departs: ONNX Runtime's extended level changes what the file says, and dmlax does not.
+        skipped: ONNX Runtime runs the graph at no level, or a value has no rational.
+        wrong: an output is not what the file says.
+        wrong bits: it is, and so is ONNX Runtime's, which "float32" differs from.
+        batch: images at once have other bits than one by one.
+        refused, raw: dmlax raises UnsupportedError, or anything else.
+    """
+    drawn = draw(seed)
+    model, inputs = drawn.model, drawn.inputs
+    peers = {
+        level: _peer(model, inputs, optimised=optimised)
+        for level, optimised in (("as the nodes say", False), ("extended", True))
+    }
+    if not any(peers.values()):
+        return "skipped", ""
+    image_peer = functools.partial(_peer, model, optimised=False)
+    theirs = _one_by_one(image_peer, inputs) if drawn.has_batch else {}
+    verdict = "right", ""
+    for arithmetic in OURS:
+        try:
+            loaded = _load(drawn, arithmetic)
+            ours = _run(loaded, inputs)
+            is_open = not any(
+                isinstance(x.shape[0], int) for x in loaded.inputs.values() if x.shape
+            )
+            run = functools.partial(_run, loaded)
+            apart = _one_by_one(run, inputs) if theirs and is_open else {}
+        except dmlax.UnsupportedError as error:
+            return "refused", f"{arithmetic}: {error}"
+        except Exception:
+            return "raw", f"{arithmetic}: {traceback.format_exc(limit=-4)}"
+        try:
+            said, about = _meanings(drawn, arithmetic, bool(peers["extended"]))
+        except OverflowError as error:
+            return "skipped", str(error)
+        for output in model.graph.output:
+            found = judge(ours[output.name], output.name, arithmetic, said, about, peers)
+            if found[0] == "wrong":
+                return found
+            if found[0] != "right":
+                verdict = found
+        why = _depends_on_batch(ours, apart, theirs, peers["as the nodes say"])
+        if why:
+            return "batch", f"{arithmetic} {why}"
+    return verdict
+
+
+def _load(drawn: Drawn, arithmetic: str) -> dmlax.onnx.Model:
+    """Loads a graph, with static sizes where an open batch is refused."""
+    try:
+        return dmlax.onnx.load(drawn.model, arithmetic=arithmetic)
+    except dmlax.UnsupportedError as error:
+        if "input_shapes" not in str(error):
+            raise
+    shapes = {name: x.shape for name, x in drawn.inputs.items()}
+    return dmlax.onnx.load(drawn.model, arithmetic=arithmetic, input_shapes=shapes)
+
+
+def _peer(model: onnx.ModelProto, inputs: Any, *, optimised: bool) -> dict[str, np.ndarray]:
+    """The outputs of ONNX Runtime, none if it refuses the graph."""
+    try:
+        return peer.run(peer.start(model, optimised=optimised, threads=1), inputs)
+    except Exception:
+        return {}
+
+
+def _run(loaded: dmlax.onnx.Model, inputs: Any) -> dict[str, np.ndarray]:
+    return {name: np.asarray(x) for name, x in loaded(inputs).items()}
+
+
+def _meanings(
+    drawn: Drawn, arithmetic: str, is_fused: bool
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What a file says, and how far ONNX Runtime may be from it; None if it changes the file."""
+    is_changed = any(x(drawn.model) for x in (has_float_operand, has_double_pair, has_blocks))
+    if drawn.size != "small":
+        found = peer.run_every_tensor(drawn.model, drawn.inputs)
+        arrays = {x.name: numpy_helper.to_array(x) for x in drawn.model.graph.initializer}
+        nodes = (node for node in drawn.model.graph.node if node.op_type == "QuantizeLinear")
+        step = max((float(np.abs(arrays[node.input[1]]).max()) for node in nodes), default=0.0)
+        near = {name: _around(x, drawn.size == "sums", step) for name, x in found.items()}
+        is_fused = is_fused and drawn.noise != FLOAT16 and arithmetic == "float32"
+        if drawn.size == "sums" or is_changed or not is_fused:
+            return near, None
+        return {name: _around(x, False, 0.0, 0) for name, x in found.items()}, near
+    said = evaluate(*drawn[:3], whole_softmax=arithmetic == "float32")
+    if is_changed:
+        return said, None
+    return said, evaluate(*drawn[:3], slack=1, whole_softmax=True)
+
+
+def _around(x: np.ndarray, is_sum: bool, step: float, steps: int = 1) -> Any:
+    """Values some steps away; of sums also those within a fiftieth of the largest, and a step."""
+    wide = x.astype(np.float64)
+    most = np.abs(wide).max(initial=0)
+    if x.dtype.kind == "f":
+        return Real(wide, np.full(x.shape, most / 50 + 1.01 * step if is_sum else most * 1e-6))
+    if is_sum:  # any index of a maximum may be right
+        steps += int(most / 50) if x.dtype.itemsize < 8 else int(most) + 1
+    return Steps(x, wide - steps, wide + steps)
+
+
+def _one_by_one(run: Any, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs of all images of a batch, computed one by one; not scalars."""
+    count = len(next(iter(inputs.values())))
+    images = ({name: x[i : i + 1] for name, x in inputs.items()} for i in range(count))
+    first, *others = parts = [run(image) for image in images]
+    names = [name for name in first if np.ndim(first[name]) and all(name in x for x in others)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+
+def _depends_on_batch(ours: Any, apart: Any, theirs: Any, whole: Any) -> str:
+    """Names an output that depends on the batch; ONNX Runtime shows which may not."""
+    for name in apart.keys() & theirs.keys() & whole.keys():
+        may_not = theirs[name].shape == whole[name].shape and np.all(
+            _near(theirs[name], whole[name])
+        )
+        if may_not and apart[name].tobytes() != ours[name].tobytes():
+            differ = np.sum(apart[name] != ours[name])
+            return f"{name}: {differ} of {ours[name].size} elements depend on the batch"
+    return ""
+
+
+def _near(a: np.ndarray, b: np.ndarray) -> Any:
+    """True for floats that are about equal, and integers that are at most a step apart."""
+    if a.dtype.kind in "iu" and a.dtype.itemsize < 4:
+        return np.abs(a.astype(int) - b) <= 1
+    return _equal(a, b)
+
+
+def has_float_operand(model: onnx.ModelProto) -> bool:
+    """True where ONNX Runtime quantizes weights or a bias that the file has as floats."""
+    floats = {x.name for x in model.graph.initializer if x.data_type in (1, 10)}
+    products = (node for node in model.graph.node if node.op_type in ("Conv", "Gemm"))
+    return any(not floats.isdisjoint(node.input[1:]) for node in products)
+
+
+def has_blocks(model: onnx.ModelProto) -> bool:
+    """True where ONNX Runtime makes a MatMulNBits, which quantizes the floats of a product."""
+    if all(node.op_type != "MatMul" for node in model.graph.node):
+        return False
+    try:
+        return any(node.op_type == "MatMulNBits" for node in peer.fuse(model).graph.node)
+    except Exception:
+        return False
+
+
+def has_double_pair(model: onnx.ModelProto) -> bool:
+    """True where ONNX Runtime merges two pairs of quantizations, or drops a clamp between."""
+    producers = {node.output[0]: node for node in model.graph.node}
+    for node in model.graph.node:
+        before = producers.get(node.input[0]) if node.op_type == "QuantizeLinear" else None
+        while before is not None and before.op_type in ("Clip", "Relu"):
+            before = producers.get(before.input[0])
+        if before is not None and before.op_type == "DequantizeLinear":
+            return True
+    return False
+
+
+def judge(
+    ours: np.ndarray, name: str, arithmetic: str, said: Any, about: Any, peers: Any
+) -> tuple[str, str]:
+    """Compares one output."""
+    theirs = {level: found[name] for level, found in peers.items() if found}
+    meaning = said[name]
+    dtypes = {x.dtype for x in theirs.values()} | (
+        {meaning.value.dtype} if isinstance(meaning, Steps) else set()
+    )
+    shapes = {x.shape for x in theirs.values()} | {
+        np.shape(meaning.value if isinstance(meaning, Real | Steps) else meaning)
+    }
+    ours = ours.astype(np.int64) if np.dtype(np.int64) in dtypes else ours  # JAX's are narrower
+    if {ours.dtype} != dtypes or {ours.shape} != shapes:
+        return "wrong", f"{arithmetic} {name}: {ours.dtype}{ours.shape}, expected {dtypes}{shapes}"
+    by_nodes, extended = theirs.get("as the nodes say"), theirs.get("extended")
+    inside = _within(ours, meaning) | (by_nodes is not None and _equal(ours, by_nodes))
+    if arithmetic == "exact" or extended is None:
+        return ("right", "") if np.all(inside) else ("wrong", _describe(ours, name, said, theirs))
+    same = _equal(ours, extended)
+    if about is not None and np.all(_within(extended, about[name])):  # it keeps the meaning
+        if np.all(same | _within(ours, meaning, strict=True)):
+            return "right", ""
+        verdict = "wrong bits" if np.all(inside) else "wrong"
+        return verdict, _describe(ours, name, said, theirs)
+    if not np.all(inside):
+        return "wrong", _describe(ours, name, said, theirs)
+    return ("right" if np.all(same) else "departs"), ""
+
+
+def _describe(ours: np.ndarray, name: str, said: Any, theirs: Any) -> str:
+    """Shows all values of an output."""
+    found = {"ours": ours, "meaning": said[name]} | theirs
+    return "\n  ".join([name, *(f"{who}: {_show(x)}" for who, x in found.items())])
+
+
+def _show(x: Any) -> str:
+    x = x.value if isinstance(x, Real | Steps) else x
+    return str(np.asarray(x).astype(np.float64).ravel()[:24].tolist())
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> Any:
+    if a.dtype.kind == "f":
+        tolerance = 1e-3 if a.dtype == np.float16 else 4e-6
+        return np.isclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0))
+    return a == b
+
+
+def _within(ours: np.ndarray, meaning: Any, strict: bool = False) -> Any:
+    """True where a value is one that float arithmetic may make; strict, where it had to choose."""
+    if isinstance(meaning, Steps):
+        found = (meaning.low <= ours) & (ours <= meaning.high)
+        return found & (meaning.low != meaning.high) if strict else found
+    if isinstance(meaning, Real):
+        wanted = meaning.value.astype(np.float64)
+        room = meaning.error.astype(np.float64) + np.abs(wanted) * (
+            1e-3 if ours.dtype == np.float16 else 1e-6
+        )
+        return np.abs(ours.astype(np.float64) - wanted) <= room + 1e-30
+    return ours == meaning

