@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import inspect
 import sys
 import threading
 import types
@@ -14,7 +15,9 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 import dmlax
-from dmlax._core import eager
+from dmlax._core import dispatch, eager
+from dmlax._operators.registry import OPERATORS
+from support.wrong_calls import VALID
 
 pytestmark = pytest.mark.oldest
 
@@ -90,6 +93,35 @@ def kept():
 
 def is_operator(function):
     return hasattr(function, "__wrapped__")
+
+
+@pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)
+def test_a_lowering_is_at_most_six_calls_below_the_public_function(row):
+    body, arguments = inspect.unwrap(row.function), dict(VALID[row.name])
+    runs = {lowering.run.__code__ for lowering in row.operator.lowerings}
+    trails = []
+
+    def record(frame, event, _):
+        if event == "call" and frame.f_code in runs:
+            trail = []
+            while frame is not None and frame.f_code is not body.__code__:
+                trail += [frame.f_code.co_name] if "/dmlax/" in frame.f_code.co_filename else []
+                frame = frame.f_back
+            trails.append(trail)
+
+    dispatch._program.cache_clear()
+    tensors = [arguments.pop(x, None) for x, kind in kinds(body) if kind.name == "POSITIONAL_ONLY"]
+    sys.setprofile(record)
+    try:
+        row.function(*tensors, **arguments, implementation="xla")
+    finally:
+        sys.setprofile(None)
+    assert trails
+    assert all(len(trail) <= 6 for trail in trails), trails
+
+
+def kinds(function):
+    return [(name, x.kind) for name, x in inspect.signature(function).parameters.items()]
 
 
 @every_call

@@ -26,16 +26,6 @@ _STATIC = frozenset({int, str, type(None)})
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # all public functions, by their operators' names
 
 
-def run(
-    operator: dispatch.Operator[Any, Any, _R],
-    /,
-    implementation: dispatch.Implementation,
-    **arguments: Any,
-) -> _R:
-    """Plans and computes a call of an operator's public function, whose arguments are by name."""
-    return operator.call(*operator.plan(**arguments), implementation)
-
-
 def public_function(
     operator: dispatch.Operator[Any, Any, _R], *keywords: str
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:

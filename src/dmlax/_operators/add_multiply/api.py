@@ -71,8 +71,12 @@ class _Binary(dispatch.Operator[BinaryPlan, Operands, Array]):
         return jnp.asarray(table.view(np.uint8).reshape(-1))
 
 
-def _operator(kind: Kind) -> _Binary:
-    rules = Rules(f"element_wise_quantized_linear_{kind}")
+ADD_RULES, MULTIPLY_RULES = (
+    Rules(f"element_wise_quantized_linear_{kind}") for kind in ("add", "multiply")
+)
+
+
+def _operator(rules: Rules, kind: Kind) -> _Binary:
     return _Binary(
         rules.operator,
         functools.partial(plan, rules, kind),
@@ -87,7 +91,7 @@ def _operator(kind: Kind) -> _Binary:
     )
 
 
-ADD, MULTIPLY = _operator("add"), _operator("multiply")
+ADD, MULTIPLY = _operator(ADD_RULES, "add"), _operator(MULTIPLY_RULES, "multiply")
 
 
 @eager.public_function(ADD, *Binary._fields)
@@ -152,7 +156,23 @@ def element_wise_quantized_linear_add(
       >>> dmlax.element_wise_quantized_linear_add(a, b, output_zero_point=3, **scales).tolist()
       [13, 23, 255]
     """
-    return eager.run(ADD, **locals())
+    return ADD.call(
+        *plan(
+            ADD_RULES,
+            "add",
+            a,
+            b,
+            a_scale=a_scale,
+            b_scale=b_scale,
+            output_scale=output_scale,
+            a_zero_point=a_zero_point,
+            b_zero_point=b_zero_point,
+            output_zero_point=output_zero_point,
+            output_dtype=output_dtype,
+            arithmetic=arithmetic,
+        ),
+        implementation,
+    )
 
 
 @eager.public_function(MULTIPLY, *Binary._fields)
@@ -218,4 +238,20 @@ def element_wise_quantized_linear_multiply(
       >>> dmlax.element_wise_quantized_linear_multiply(x, gate, **scales).tolist()
       [[5, 10], [30, 40]]
     """
-    return eager.run(MULTIPLY, **locals())
+    return MULTIPLY.call(
+        *plan(
+            MULTIPLY_RULES,
+            "multiply",
+            a,
+            b,
+            a_scale=a_scale,
+            b_scale=b_scale,
+            output_scale=output_scale,
+            a_zero_point=a_zero_point,
+            b_zero_point=b_zero_point,
+            output_zero_point=output_zero_point,
+            output_dtype=output_dtype,
+            arithmetic=arithmetic,
+        ),
+        implementation,
+    )

@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -139,20 +139,22 @@ def _broadcast(rules: Rules, a: Aval, b: Aval) -> tuple[int, ...]:
 def plan(
     rules: Rules,
     kind: Kind,
-    *tensors: ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
     output_dtype: DTypeLike | None = None,
     arithmetic: Arithmetic = "exact",
     **parameters: ArrayLike | None,
 ) -> tuple[BinaryPlan, Operands]:
     """Plans a call, and returns its operands."""
-    arguments = Binary(*tensors, **parameters)
+    arguments: Binary[Any, Any] = Binary(a, b, **parameters)
     rules.expect_choice("arithmetic", arithmetic, ARITHMETICS)
-    a, b = rules.to_array("ATensor", arguments.a), rules.to_array("BTensor", arguments.b)
-    rules.expect_dtype("ATensor", aval_of(a), jnp.int8, jnp.uint8)
-    rules.expect_dtype("BTensor", aval_of(b), jnp.int8, jnp.uint8)
+    first, second = rules.to_array("ATensor", a), rules.to_array("BTensor", b)
+    rules.expect_dtype("ATensor", aval_of(first), jnp.int8, jnp.uint8)
+    rules.expect_dtype("BTensor", aval_of(second), jnp.int8, jnp.uint8)
     dtype = rules.choose_output_dtype(
-        output_dtype, "OutputZeroPointTensor", arguments.output_zero_point, a.dtype
+        output_dtype, "OutputZeroPointTensor", arguments.output_zero_point, first.dtype
     )
-    dtypes = parameter_dtypes(a.dtype, b.dtype, dtype)
-    operands: Operands = Binary(a, b, **rules.to_parameters(arguments, dtypes))
+    dtypes = parameter_dtypes(first.dtype, second.dtype, dtype)
+    operands: Operands = Binary(first, second, **rules.to_parameters(arguments, dtypes))
     return binary_plan(rules, kind, Binary(*avals_of(operands)), dtype, arithmetic), operands

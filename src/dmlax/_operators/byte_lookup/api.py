@@ -65,4 +65,4 @@ def quantized_lookup(
       >>> dmlax.quantized_lookup(jnp.array([-5, 0, 7], jnp.int8), relu).tolist()
       [0, 0, 7]
     """
-    return eager.run(LOOKUP, **locals())
+    return LOOKUP.call(*plan(input, table), implementation)

@@ -103,7 +103,23 @@ def convolution_integer(
       >>> dmlax.convolution_integer(x, w, input_zero_point=1, start_padding=(1, 1)).tolist()
       [[[[0, 1], [2, 6]]]]
     """
-    return eager.run(INTEGER, **locals())
+    return INTEGER.call(
+        *bind.plan(
+            INTEGER_RULES,
+            input,
+            filter,
+            input_zero_point=input_zero_point,
+            filter_zero_point=filter_zero_point,
+            strides=strides,
+            dilations=dilations,
+            start_padding=start_padding,
+            end_padding=end_padding,
+            padding=padding,
+            group_count=group_count,
+            dimension_numbers=dimension_numbers,
+        ),
+        implementation,
+    )
 
 
 @eager.public_function(QUANTIZED, *Convolution._fields)
@@ -192,4 +208,27 @@ def quantized_linear_convolution(
       >>> y.tolist()
       [[[[3, 5, 101]]]]
     """
-    return eager.run(QUANTIZED, **locals())
+    return QUANTIZED.call(
+        *bind.plan(
+            QUANTIZED_RULES,
+            input,
+            filter,
+            bias,
+            input_scale=input_scale,
+            filter_scale=filter_scale,
+            output_scale=output_scale,
+            input_zero_point=input_zero_point,
+            filter_zero_point=filter_zero_point,
+            output_zero_point=output_zero_point,
+            output_dtype=output_dtype,
+            strides=strides,
+            dilations=dilations,
+            start_padding=start_padding,
+            end_padding=end_padding,
+            padding=padding,
+            group_count=group_count,
+            dimension_numbers=dimension_numbers,
+            arithmetic=arithmetic,
+        ),
+        implementation,
+    )

@@ -38,11 +38,11 @@ _ZERO_REMEDIES = {"filter_scale": "a dead channel has scale 1 and a zero filter 
 class Windows(NamedTuple):
     """The options of the windows, as the caller wrote them."""
 
-    strides: Integers = None
-    dilations: Integers = None
-    start_padding: Integers = None
-    end_padding: Integers = None
-    padding: str | Sequence[tuple[int, int]] | None = None
+    strides: Integers
+    dilations: Integers
+    start_padding: Integers
+    end_padding: Integers
+    padding: str | Sequence[tuple[int, int]] | None
 
 
 def plan(
@@ -51,16 +51,21 @@ def plan(
     filter: ArrayLike | PreparedFilter,
     bias: ArrayLike | None = None,
     *,
+    strides: Integers = None,
+    dilations: Integers = None,
+    start_padding: Integers = None,
+    end_padding: Integers = None,
+    padding: str | Sequence[tuple[int, int]] | None = None,
     group_count: int = 1,
     dimension_numbers: object = None,
     arithmetic: requantize.Arithmetic = "exact",
     output_dtype: DTypeLike | None = None,
-    **others: Any,
+    **parameters: ArrayLike | None,
 ) -> tuple[ConvolutionPlan, Operands]:
-    """Plans a call, and returns its operands; `others` are parameters and options of windows."""
+    """Plans a call, and returns its operands; the parameters are scales and zero points."""
     rules.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
-    windows = Windows(**{name: others.pop(name) for name in Windows._fields if name in others})
-    arguments = Convolution(input, filter, bias=bias, **others)
+    windows = Windows(strides, dilations, start_padding, end_padding, padding)
+    arguments = Convolution(input, filter, bias=bias, **parameters)
     array = rules.to_array("InputTensor", input)
     rules.expect_dtype("InputTensor", aval_of(array), jnp.int8, jnp.uint8)
     shape, weights, prepared = _filter(rules, arguments, array.ndim, group_count, dimension_numbers)

@@ -140,4 +140,33 @@ def quantized_linear_convolution_add(
       >>> y.tolist()
       [[[[3, 9, 255]]]]
     """
-    return eager.run(QUANTIZED_ADD, **locals())
+    return QUANTIZED_ADD.call(
+        *plan(
+            input,
+            filter,
+            bias,
+            addend,
+            input_scale=input_scale,
+            filter_scale=filter_scale,
+            output_scale=output_scale,
+            input_zero_point=input_zero_point,
+            filter_zero_point=filter_zero_point,
+            output_zero_point=output_zero_point,
+            output_dtype=output_dtype,
+            strides=strides,
+            dilations=dilations,
+            start_padding=start_padding,
+            end_padding=end_padding,
+            padding=padding,
+            group_count=group_count,
+            dimension_numbers=dimension_numbers,
+            addend_scale=addend_scale,
+            addend_zero_point=addend_zero_point,
+            sum_scale=sum_scale,
+            sum_zero_point=sum_zero_point,
+            sum_dtype=sum_dtype,
+            addend_first=addend_first,
+            arithmetic=arithmetic,
+        ),
+        implementation,
+    )

@@ -79,4 +79,6 @@ def dynamic_quantize_linear(
       >>> y.tolist(), float(scale).hex(), int(zero_point)
       ([0, 100, 255], '0x1.47ae140000000p-7', 100)
     """
-    return eager.run(DYNAMIC_QUANTIZE, **locals())
+    return DYNAMIC_QUANTIZE.call(
+        *plan(input, output_dtype=output_dtype, arithmetic=arithmetic), implementation
+    )

@@ -93,7 +93,10 @@ def matrix_multiply_integer(
       >>> dmlax.matrix_multiply_integer(a, b, a_zero_point=1).tolist()
       [[8, -8], [270, -270]]
     """
-    return eager.run(INTEGER, **locals())
+    return INTEGER.call(
+        *bind.plan(INTEGER_RULES, a, b, a_zero_point=a_zero_point, b_zero_point=b_zero_point),
+        implementation,
+    )
 
 
 @eager.public_function(QUANTIZED, *Product._fields)
@@ -165,7 +168,23 @@ def quantized_linear_matrix_multiply(
       >>> y.tolist()
       [[3], [5], [101]]
     """
-    return eager.run(QUANTIZED, **locals())
+    return QUANTIZED.call(
+        *bind.plan(
+            QUANTIZED_RULES,
+            a,
+            b,
+            bias,
+            a_scale=a_scale,
+            b_scale=b_scale,
+            output_scale=output_scale,
+            a_zero_point=a_zero_point,
+            b_zero_point=b_zero_point,
+            output_zero_point=output_zero_point,
+            output_dtype=output_dtype,
+            arithmetic=arithmetic,
+        ),
+        implementation,
+    )
 
 
 @eager.public_function(TO_FLOAT, *Product._fields)
@@ -232,4 +251,18 @@ def matrix_multiply_integer_to_float(
       >>> dmlax.matrix_multiply_integer_to_float(a, b, a_scale=0.5, b_scale=0.25).tolist()
       [[-2.0]]
     """
-    return eager.run(TO_FLOAT, **locals())
+    return TO_FLOAT.call(
+        *bind.plan(
+            TO_FLOAT_RULES,
+            a,
+            b,
+            bias,
+            a_scale=a_scale,
+            b_scale=b_scale,
+            a_zero_point=a_zero_point,
+            b_zero_point=b_zero_point,
+            output_dtype=output_dtype,
+            arithmetic=arithmetic,
+        ),
+        implementation,
+    )

@@ -87,4 +87,13 @@ def nonzero_coordinates(
       >>> int(count), coordinates.tolist()
       (2, [[0, 1], [1, 1], [0, 0], [0, 0]])
     """
-    return eager.run(NONZERO, **locals())
+    return NONZERO.call(
+        *plan(
+            input,
+            size=size,
+            coordinate_rank=coordinate_rank,
+            fill_value=fill_value,
+            axis_name=axis_name,
+        ),
+        implementation,
+    )

@@ -116,7 +116,26 @@ def quantized_linear_average_pooling(
       ... ).tolist()
       [[[5, 10, 13]]]
     """
-    return eager.run(AVERAGE, **locals())
+    return AVERAGE.call(
+        *plan(
+            AVERAGE_RULES,
+            input,
+            window_size=window_size,
+            strides=strides,
+            start_padding=start_padding,
+            end_padding=end_padding,
+            dilations=dilations,
+            include_padding=include_padding,
+            input_scale=input_scale,
+            output_scale=output_scale,
+            input_zero_point=input_zero_point,
+            output_zero_point=output_zero_point,
+            output_dtype=output_dtype,
+            dimension_numbers=dimension_numbers,
+            arithmetic=arithmetic,
+        ),
+        implementation,
+    )
 
 
 @eager.public_function(GLOBAL, *Pooling._fields)
@@ -176,7 +195,20 @@ def quantized_linear_global_average_pooling(
       >>> y.tolist()
       [[[5], [14]]]
     """
-    return eager.run(GLOBAL, **locals())
+    return GLOBAL.call(
+        *plan(
+            GLOBAL_RULES,
+            input,
+            input_scale=input_scale,
+            output_scale=output_scale,
+            input_zero_point=input_zero_point,
+            output_zero_point=output_zero_point,
+            output_dtype=output_dtype,
+            dimension_numbers=dimension_numbers,
+            arithmetic=arithmetic,
+        ),
+        implementation,
+    )
 
 
 @eager.public_function(MAX)
@@ -235,4 +267,16 @@ def max_pooling(
       >>> dmlax.max_pooling(x, window_size=2, strides=2, start_padding=1, end_padding=1).tolist()
       [[[-5, -3, 2]]]
     """
-    return eager.run(MAX, **locals())
+    return MAX.call(
+        *plan(
+            MAX_RULES,
+            input,
+            window_size=window_size,
+            strides=strides,
+            start_padding=start_padding,
+            end_padding=end_padding,
+            dilations=dilations,
+            dimension_numbers=dimension_numbers,
+        ),
+        implementation,
+    )

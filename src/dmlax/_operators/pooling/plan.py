@@ -270,30 +270,35 @@ def plan(
     rules: Rules,
     input: ArrayLike,
     *,
+    window_size: Integers | None = None,
+    strides: Integers | None = None,
+    start_padding: Integers | None = None,
+    end_padding: Integers | None = None,
+    dilations: Integers | None = None,
     include_padding: bool = False,
     output_dtype: DTypeLike | None = None,
     dimension_numbers: object = None,
     arithmetic: Arithmetic = "exact",
-    **others: Any,
+    **parameters: ArrayLike | None,
 ) -> tuple[PoolingPlan, Operands]:
-    """Plans a call, and returns its operands; `others` are parameters and options of windows."""
+    """Plans a call, and returns its operands; the parameters are scales and zero points."""
     is_bool = f"is {include_padding!r}, expected True or False"
     rules.expect(type(include_padding) is bool, "option", "IncludePadding", is_bool)
     array = rules.to_array("InputTensor", input)
     if isinstance(dimension_numbers, list):
         dimension_numbers = tuple(dimension_numbers)
     layouts = parse_layouts(rules, aval_of(array), dimension_numbers)
-    parameters = {name: others.pop(name) for name in Pooling._fields if name in others}
     kind = _KINDS[rules]
     if kind == "global_average":
         windows = _whole_image(tuple(array.shape[axis] for axis in layouts.input[2:]))
     else:
-        windows = _windows(rules, layouts, **others)
+        given = window_size, strides, start_padding, end_padding, dilations
+        windows = _windows(rules, len(layouts.input) - 2, *given)
     operands: Operands = Pooling(array)
     dtype = np.dtype(array.dtype)
     if kind != "max":
         rules.expect_choice("arithmetic", arithmetic, ARITHMETICS)
-        arguments = Pooling(array, **parameters)
+        arguments: Pooling[Any, Any] = Pooling(array, **parameters)
         dtype = rules.choose_output_dtype(
             output_dtype, "OutputZeroPointTensor", arguments.output_zero_point, dtype
         )
@@ -311,15 +316,14 @@ def _whole_image(sizes: tuple[int, ...]) -> Windows:
 
 def _windows(
     rules: Rules,
-    layouts: Layouts,
-    window_size: Integers,
-    strides: Integers | None = None,
-    start_padding: Integers | None = None,
-    end_padding: Integers | None = None,
-    dilations: Integers | None = None,
+    count: int,
+    window_size: Integers | None,
+    strides: Integers | None,
+    start_padding: Integers | None,
+    end_padding: Integers | None,
+    dilations: Integers | None,
 ) -> Windows:
     """Converts the options of the windows to their canonical forms."""
-    count = len(layouts.input) - 2
     is_known = window_size is not None
     rules.expect(is_known, "option", "WindowSize", f"is None, expected {count} integers")
     sizes = to_integers(rules, "WindowSize", window_size, count, 1, 1)

@@ -89,7 +89,12 @@ def element_wise_quantize_linear(
       >>> dmlax.element_wise_quantize_linear(x, 0.5, 10).tolist()
       [8, 10, 12, 255]
     """
-    return eager.run(QUANTIZE, **locals())
+    return QUANTIZE.call(
+        *plan_quantize(
+            input, scale, zero_point, axis=axis, output_dtype=output_dtype, arithmetic=arithmetic
+        ),
+        implementation,
+    )
 
 
 @eager.public_function(DEQUANTIZE)
@@ -139,4 +144,4 @@ def element_wise_dequantize_linear(
       >>> dmlax.element_wise_dequantize_linear(x, 0.5, 10).tolist()
       [-5.0, 0.0, 122.5]
     """
-    return eager.run(DEQUANTIZE, **locals())
+    return DEQUANTIZE.call(*plan_dequantize(input, scale, zero_point, axis=axis), implementation)
