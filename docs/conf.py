@@ -19,7 +19,6 @@ extensions = [
     "sphinx_copybutton",
     "benchmark_directive",
     "directives",
-    "scoreboard_directive",
     "signatures",
 ]
 exclude_patterns = ["examples", "pictures"]

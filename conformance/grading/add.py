@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from dmlax_conformance import __version__
 from dmlax_conformance.errors import Malformed, in_file
 from dmlax_conformance.format import canonical, limits, tensors, vectors
-from dmlax_conformance.format.json_schema import Validator, check, pointer
+from dmlax_conformance.format.json_schema import Validator, pointer
 from dmlax_conformance.format.tensors import Tensor, count
 from dmlax_conformance.format.vectors import ExpectedError, ExpectedTensor, Request, Vector
 from dmlax_conformance.oracle import OPERATORS
@@ -77,7 +77,7 @@ def add(path: Path, root: Path | None = None) -> Added:
     files: dict[Path, dict[str, Any]] = {}
     with in_file(path):
         calls = vectors.parse(limits.read(path))
-        check(calls, Validator({"type": "array", "items": CALL}))
+        Validator({"type": "array", "items": CALL}).check(calls)
         for index, call in enumerate(calls):
             at = pointer(index)
             try:

@@ -12,7 +12,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmlax_conformance.errors import Malformed, SpecViolation
+from dmlax_conformance.errors import Malformed, SpecViolation, in_file
 from dmlax_conformance.format import canonical, descs, limits, tensors, vectors
 from dmlax_conformance.format.json_schema import pointer
 from dmlax_conformance.format.tensors import Tensor
@@ -90,6 +90,8 @@ def _verified(path: Path, report: Report) -> list[Vector]:
     suite = vectors.load(path)
     text = limits.read(path)
     file = vectors.parse(text)
+    with in_file(path):
+        vectors.check(file)
     report.problems.extend(f"{path}:{line}" for line in file_problems(path, file, text))
     known, values = {v.id: v for v in suite}, vectors.completed(file["vectors"])
     rows = list(zip(suite, map(oracle_answer, suite), values, strict=True))

@@ -20,7 +20,7 @@ from .format.vectors import Vector
 from .options import FILTERS, add_command, add_options
 from .oracle import descriptors as descs
 from .reports import commands as reports
-from .reports import expected, scoreboard
+from .reports import expected
 from .runner import report, smoke
 from .runner import run as runner
 from .runner.program import Program
@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     added = parser.add_subparsers(required=True, metavar="command")
     _add_run(added)
-    for module in (reports, scoreboard, models_command):
+    for module in (reports, models_command):
         module.add_commands(added)
     text = "tell an adapter's mistakes from an operator's"
     _add_implementation(add_command(added, "smoke", _smoke, text, "vectors"))

@@ -93,7 +93,7 @@ def test_a_broken_recipe_is_refused(name: str, tmp_path: Path) -> None:
     assert caught.value.position.startswith("/vectors/0")
 
 
-@pytest.mark.parametrize("form", ["json", "onnx", "dxdispatch"])
+@pytest.mark.parametrize("form", ["json", "onnx"])
 def test_no_export_has_them(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--format", form, "--output", str(tmp_path), "--flag", "Huge"]
     assert cli.main(["export", *arguments]) == 3

@@ -20,7 +20,7 @@ from ..runner.repeat import start_of_command
 from ..runner.run import Result
 from ..terminal import complain
 from . import compare, html, junit, lines, reading
-from .exports import dxdispatch, onnx_backend
+from .exports import onnx_backend
 from .exports.results import Results
 
 OUTPUTS = {
@@ -39,7 +39,6 @@ def write_case(vector: Vector, folder: Path) -> None:
 
 FORMATS: dict[str, Callable[[Vector, Path], None]] = {
     "onnx": onnx_backend.write,
-    "dxdispatch": dxdispatch.write,
     "json": write_case,
 }
 

@@ -29,7 +29,7 @@ def _checked(number: int, text: str) -> Json:
     try:
         vectors.parse(text)  # refuses more than the next line, which keeps decimals as they are
         line: Json = json.loads(text)
-        json_schema.check(line, _validator())
+        _validator().check(line)
     except Malformed as error:
         raise _wrong(number, f"{error.position}: {error.message}") from None
     return line

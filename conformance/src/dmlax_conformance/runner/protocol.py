@@ -90,7 +90,7 @@ def from_line(line: bytes, kind: str) -> dict[str, Any]:
 
 def check(message: Any, kind: str) -> None:
     """Raise `Malformed` at the first place that breaks the schema."""
-    json_schema.check(message, _validator(kind))
+    _validator(kind).check(message)
 
 
 @cache
