@@ -25,6 +25,7 @@ from dmlax.onnx.graph import (
     in_order,
     operator_name,
 )
+from dmlax.onnx.identity import IdentityMap
 from dmlax.onnx.operators import packed
 from dmlax.onnx.operators.values import DTYPES
 
@@ -44,12 +45,12 @@ _OF_NODE = ("name", "op", "domain", "version", "inputs", "outputs", "attributes"
 def write(path: Path | IO[bytes], graph: Graph, options: Options) -> None:
     """Writes a graph, its constants and the options."""
     arrays: dict[str, np.ndarray] = {}
-    names: dict[int, tuple[str, np.ndarray]] = {}  # by the array's id: subgraphs share arrays
+    names = IdentityMap[str]()  # subgraphs share arrays
 
     def encode(value: object) -> Object:
         if not isinstance(value, np.ndarray):
             return _describe(value)
-        name, _ = names.setdefault(id(value), (f"{len(names)}.npy", value))
+        name = names.setdefault(value, f"{len(names)}.npy")
         if value.dtype.isbuiltin != 2 or value.dtype not in DTYPES.values():
             arrays[name] = value
             return {"array": name}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlax.onnx.errors import ModelError
+from dmlax.onnx.identity import IdentityMap
 
 FREE = 1 << 28  # bytes that every file may need
 MAXIMUM_RANK = 16  # of a tensor
@@ -22,7 +23,7 @@ class Budget:
 
     def __init__(self, file_bytes: int) -> None:
         self.left = FREE + file_bytes
-        self.computed: dict[int, tuple[np.ndarray, Any]] = {}  # by the array's id
+        self.computed = IdentityMap[Any]()
 
     def spend(self, count: int) -> None:
         """Counts a value before it is made.
@@ -74,6 +75,6 @@ def compute_once(function: Callable[[np.ndarray], Any], array: np.ndarray) -> An
     """Returns function(array), which is kept as long as the budget of `limit`."""
     if (budget := _current.get()) is None:
         return function(array)
-    if id(array) not in budget.computed:
-        budget.computed[id(array)] = array, function(array)
-    return budget.computed[id(array)][1]
+    if array not in budget.computed:
+        budget.computed[array] = function(array)
+    return budget.computed[array]

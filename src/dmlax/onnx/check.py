@@ -30,11 +30,6 @@ from dmlax.onnx.protobuf import infer_types
 
 Structs: TypeAlias = Mapping[str, jax.ShapeDtypeStruct]
 Avals: TypeAlias = Mapping[str, Aval]
-AvalsOfGraphs: TypeAlias = Mapping[int, Avals]
-"""The dtype and the shape of every tensor, by the id of its graph or subgraph.
-
-A subgraph that was computed with several shapes is left out.
-"""
 _OURS = (SpecError, UnsupportedError, ModelError)
 MULTIPLE = 32  # of a size that a network halves five times
 _SHOWN = 8  # names in a line
@@ -58,7 +53,7 @@ def check(
     inputs: Callable[[Assumptions], Structs],
     options: Options,
     assumed: Assumptions,
-) -> tuple[AvalsOfGraphs, Assumptions]:
+) -> tuple[Graph, Assumptions]:
     """Traces every node; raises one error with all that cannot be computed.
 
     Args:
@@ -70,7 +65,7 @@ def check(
         many, the sizes that nodes depend on are assumed to be multiples.
 
     Returns:
-      The dtype and the shape of every tensor, and the assumptions.
+      The graph with the dtype and the shape of every tensor, and the assumptions.
     """
     first, trace = None, functools.partial(_trace, graph, params, options)
     while (watch := trace(inputs(assumed))).failures:
@@ -87,7 +82,13 @@ def check(
             _blame_symbols(first, trace, inputs(Assumptions()))
             raise _one_error(graph, first)
         assumed = Assumptions(frozenset(), multiples)
-    return {key: avals for key, avals in watch.avals.items() if avals}, assumed
+    return _with_avals(graph, watch.avals), assumed
+
+
+def _with_avals(graph: Graph, avals: Mapping[Graph, Avals]) -> Graph:
+    """Adds the dtypes and shapes of tensors to a graph and its subgraphs."""
+    described = graph.map_subgraphs(lambda subgraph: _with_avals(subgraph, avals))
+    return described.replace(avals=avals.get(graph) or None)
 
 
 def _can_hold(inputs: Callable[[Assumptions], Structs], assumed: Assumptions) -> bool:
@@ -115,12 +116,12 @@ class _Watch(Watch):
 
     def __init__(self, graph: Graph, inputs: Structs) -> None:
         self.failures = {
-            id(node): _Failure(node, with_node(node, UnsupportedError(why)))
+            node: _Failure(node, with_node(node, UnsupportedError(why)))
             for node in graph.run_nodes()
             if (why := why_not(node))
         }
-        self.skipped: dict[int, Node] = {}
-        self.avals: dict[int, Avals] = {}
+        self.skipped: dict[Node, None] = {}  # in order
+        self.avals: dict[Graph, Avals] = {}
         self._graph, self._inputs = graph, inputs
 
     def fail(
@@ -137,9 +138,9 @@ class _Watch(Watch):
             error = with_node(node, error)
             failure = _Failure(node, error, is_ours, symbols, fact, needs_value)
             if guess and isinstance(failure.error, ModelError):
-                self.skipped[id(node)] = node
+                self.skipped[node] = None
             else:
-                self.failures.setdefault(id(node), failure)
+                self.failures.setdefault(node, failure)
         return self._guess(node, operands)
 
     def _guess(self, node: Node, operands: Sequence[Any]) -> dict[str, Any]:
@@ -159,17 +160,17 @@ class _Watch(Watch):
 
     def skip(self, node: Node) -> None:
         """Notes a node that was not checked, and all in its subgraphs that are not known."""
-        self.skipped[id(node)] = node
+        self.skipped[node] = None
         for inner in (node, *(x for graph in node.graphs.values() for x in graph.all_nodes())):
             if why := why_not(inner):
                 error = with_node(inner, UnsupportedError(why))
-                self.failures.setdefault(id(inner), _Failure(inner, error))
+                self.failures.setdefault(inner, _Failure(inner, error))
 
     def end(self, graph: Graph, values: Mapping[str, Any]) -> None:
         """Notes the shapes of a graph's tensors, none if they differ from an earlier trace's."""
         avals = {name: aval_of(x) for name, x in values.items() if hasattr(x, "shape")}
-        if self.avals.setdefault(id(graph), avals) != avals:
-            self.avals[id(graph)] = {}
+        if self.avals.setdefault(graph, avals) != avals:
+            self.avals[graph] = {}
 
     def end_outputs(self, graph: Graph, values: Mapping[str, Any]) -> None:
         """Notes the nodes whose outputs JAX cannot return."""
@@ -272,12 +273,12 @@ def _example(shape: Sequence[object]) -> tuple[int, ...]:
 
 def _one_error(graph: Graph, watch: _Watch) -> Exception:
     """The first error of a malformed file, or one that lists all."""
-    order = {id(node): i for i, node in enumerate(graph.all_nodes())}
-    failures = sorted(watch.failures.values(), key=lambda x: order.get(id(x.node), 0))
+    order = {node: i for i, node in enumerate(graph.all_nodes())}
+    failures = sorted(watch.failures.values(), key=lambda x: order.get(x.node, 0))
     if all(isinstance(failure.error, ModelError) for failure in failures):
         return failures[0].error
-    behind = [node for key, node in watch.skipped.items() if key not in watch.failures]
-    avals = watch.avals.get(id(graph), {}) if not has_x64() else {}
+    behind = [node for node in watch.skipped if node not in watch.failures]
+    avals = watch.avals.get(graph, {}) if not has_x64() else {}
     wide = {name for name, aval in avals.items() if aval.dtype == np.float64}
     return UnsupportedError(_list(graph, failures, behind, wide), "option", "model")
 
@@ -309,12 +310,12 @@ def _list(
 def _ways_out(graph: Graph, failures: Sequence[_Failure], unusable: Set[str]) -> str:
     """The options of `load` that help, with names of this file."""
     unknown = {name for failure in failures for name in failure.node.outputs}
-    top = {id(node) for node in graph.nodes}
+    top = {*graph.nodes}
     for node in graph.nodes:
         if not unknown.isdisjoint(node.inputs):
             unknown.update(node.outputs)
     unknown |= {*graph.inputs, *graph.constants, *unusable, ""}
-    inputs = (name for x in failures if id(x.node) in top for name in x.node.inputs)
+    inputs = (name for x in failures if x.node in top for name in x.node.inputs)
     names = [name for name in dict.fromkeys(inputs) if name not in unknown][:4]
     types = [
         operator_name(failure.node.domain, failure.node.op)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmlax.onnx.errors import ModelError, expect
+from dmlax.onnx.identity import IdentityMap
 
 SHORT_DOMAINS = {"ai.onnx": "", "": ""}
 MICROSOFT = "com.microsoft"
@@ -135,6 +136,8 @@ class Graph:
       types: the types that the file declares for tensors.
       defaults: the inputs that have a constant, which a call may replace.
       inner: the outputs that a caller asks for, and that are no outputs of the file.
+      avals: the dtypes and shapes of all tensors, which `check` finds; None before, and of a
+        subgraph that was computed with several shapes.
     """
 
     nodes: tuple[Node, ...]
@@ -145,6 +148,7 @@ class Graph:
     types: Mapping[str, TensorType] = field(default_factory=dict)
     defaults: Mapping[str, TensorType] = field(default_factory=dict)
     inner: frozenset[str] = frozenset()
+    avals: Mapping[str, Any] | None = None
 
     def replace(self, **changes: Any) -> "Graph":
         """Returns a copy with other fields."""
@@ -250,8 +254,8 @@ class Graph:
     def constant_bytes(self) -> int:
         """The bytes of the constants, also of subgraphs; a shared array counts once."""
         graphs = (self, *(graph for node in self.all_nodes() for graph in node.graphs.values()))
-        arrays = {id(x): x.nbytes for graph in graphs for x in graph.constants.values()}
-        return sum(arrays.values())
+        arrays = (x for graph in graphs for x in graph.constants.values())
+        return sum(IdentityMap((x, x.nbytes) for x in arrays).values())
 
     def unused_name(self, wanted: str) -> str:
         """A name that no tensor has, for a tensor that a pass makes."""

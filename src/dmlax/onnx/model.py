@@ -20,7 +20,7 @@ import dmlax
 from dmlax._core.arguments import aval_of
 from dmlax.errors import Code, SpecError, UnsupportedError
 from dmlax.onnx import archive, budget
-from dmlax.onnx.check import MULTIPLE, Assumptions, AvalsOfGraphs, check
+from dmlax.onnx.check import MULTIPLE, Assumptions, check
 from dmlax.onnx.compiled import CompiledModel, run_on_any_mesh
 from dmlax.onnx.errors import ModelError, expect
 from dmlax.onnx.evaluate import (
@@ -31,6 +31,7 @@ from dmlax.onnx.evaluate import (
     split_constants,
 )
 from dmlax.onnx.graph import Graph, Node, TensorType
+from dmlax.onnx.identity import IdentityMap
 from dmlax.onnx.operators import why_no_pass, wide
 from dmlax.onnx.operators.nonzero import COUNTED
 from dmlax.onnx.operators.packed import PackedIntegers
@@ -119,13 +120,13 @@ class Model:
         fits = not any(map(why_no_pass, needed.run_nodes()))
         lifted = lift_params(needed, options.arithmetic) if fits else needed
         passed = run_passes(lifted, options.arithmetic) if fits else lifted
-        self._fused, params = split_constants(passed)
+        fused, params = split_constants(passed)
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
         self._inputs, self._assumed = graph.inputs, Assumptions()
-        self._avals = self._check(self._fused)
-        self._graph = run_passes_of_shapes(self._fused, self._avals)
+        self._fused = self._check(fused)
+        self._graph = run_passes_of_shapes(self._fused)
         weights = prepare(self._graph, params)
         self.params: dict[str, Param] = {name: weight.param for name, weight in weights.items()}
         parts = find_parts(self._graph, lifted.constants, weights)
@@ -138,13 +139,13 @@ class Model:
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
         self._with_defaults = functools.lru_cache(maxsize=4)(self._make_with_defaults)
 
-    def _check(self, graph: Graph) -> AvalsOfGraphs:
+    def _check(self, graph: Graph) -> Graph:
         """Traces every node; the sizes of inputs get the constraints that nodes depend on."""
         inputs = functools.partial(_structs, self._inputs)
-        avals, self._assumed = check(
+        checked, self._assumed = check(
             graph, self._param_structs, inputs, self._options, self._assumed
         )
-        return avals
+        return checked
 
     @property
     def inputs(self) -> Structs:
@@ -264,14 +265,14 @@ class Model:
         """The graph for outputs and the shapes of a call: passes do not fuse through outputs."""
         graph = self._fused if outputs is None else self._with_outputs(outputs)
         if not shapes:
-            return run_passes_of_shapes(graph, self._check(graph))
+            return run_passes_of_shapes(self._check(graph))
         inputs = {
             name: jax.ShapeDtypeStruct(shape, device_dtype(self._inputs[name].dtype))
             for name, shape in shapes
         }
         options = self._options
-        avals, _ = check(graph, self._param_structs, lambda _: inputs, options, Assumptions())
-        return run_passes_of_shapes(graph, avals)
+        checked, _ = check(graph, self._param_structs, lambda _: inputs, options, Assumptions())
+        return run_passes_of_shapes(checked)
 
     def _with_outputs(self, outputs: tuple[str, ...]) -> Graph:
         """The graph that computes other tensors."""
@@ -404,7 +405,7 @@ class Model:
             yield name.replace("_", " "), len(graph.nodes)
         graph, _ = split_constants(passed[-1][1])
         for run in PASSES_OF_SHAPES:
-            graph = run(graph, self._avals[id(self._fused)])
+            graph = run(graph, self._fused.avals or {})
             yield run.__name__.replace("_", " "), len(graph.nodes)
 
     def save(self, path: archive.Path | IO[bytes]) -> None:
@@ -417,7 +418,7 @@ class Model:
 
     def _source(self) -> Graph:
         """The graph that the model was made of."""
-        arrays: dict[int, np.ndarray] = {}  # of subgraphs too, which share params
+        arrays = IdentityMap[np.ndarray]()  # subgraphs share params
 
         def read(graph: Graph) -> Graph:
             constants = graph.constants

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -98,7 +99,14 @@ class _Scope(NamedTuple):
     attributes: Mapping[str, Any] | None = None  # of the call of a function
     functions: tuple[_FunctionKey, ...] = ()  # that are being inlined
     depth: int = 0  # the number of graphs around
-    types: Mapping[str, bytes] | None = None  # of the tensors of a function, serialized
+    types: Mapping[str, bytes] | None = None  # serialized types of a function's tensors
+
+
+class _Body(NamedTuple):
+    """A function, and the serialized types of its tensors, if they are known."""
+
+    function: onnx.FunctionProto
+    types: Mapping[str, bytes] = MappingProxyType({})
 
 
 def _parse(
@@ -148,7 +156,6 @@ class _Reader:
         self.functions: dict[_FunctionKey, onnx.FunctionProto] = {}
         self.model, self.constants = module.ModelProto(), dict[str, np.ndarray]()
         self.main_types: dict[str, bytes] | None = None
-        self.types: dict[int, dict[str, bytes]] = {}  # of the bodies of schemas, by their ids
         self.calls: collections.Counter[str] = collections.Counter()  # of functions, by name
         self.folder = folder
         self.budget = Budget(size)
@@ -210,13 +217,13 @@ class _Reader:
             node = self._node(proto, index, scope)
             key = _function_key(proto, proto.op_type)
             if key in self.functions and operator_name(*key[:2]) not in self.operators:
-                yield from self._inline(node, key, scope, self.functions[key])
+                yield from self._inline(node, key, scope, _Body(self.functions[key]))
             elif (body := self._schema_body(node, scope)) is not None:
                 yield from self._inline(node, key, scope, body)
             else:
                 yield _capture(node)
 
-    def _schema_body(self, node: Node, scope: _Scope) -> onnx.FunctionProto | None:
+    def _schema_body(self, node: Node, scope: _Scope) -> _Body | None:
         """The function by which ONNX defines an operator that is not known, None without one."""
         name = operator_name(node.domain, node.op)
         if name in self.operators or node.domain not in scope.opsets or find(node) is not None:
@@ -225,7 +232,7 @@ class _Reader:
             schema = self.onnx.defs.get_schema(node.op, scope.opsets[node.domain], node.domain)
         except self.onnx.defs.SchemaError:
             return None
-        body = self.onnx.FunctionProto()
+        body, known = self.onnx.FunctionProto(), dict[str, bytes]()
         if schema.has_function:
             body.CopyFrom(schema.function_body)
         elif schema.has_context_dependent_function and (types := self._types(scope)):
@@ -233,12 +240,12 @@ class _Reader:
                 inputs = [types.get(name, b"") for name in node.inputs]
                 call = self._call_of(node).SerializeToString()
                 body.ParseFromString(schema.get_context_dependent_function(call, inputs))
-                self.types[id(body)] = self._infer_body(body, inputs)
+                known = self._infer_body(body, inputs)
             except Exception:  # a type is not known, or the schema has no body for it
                 return None
         values = (x.default_value for x in schema.attributes.values())
         body.attribute_proto.extend(value for value in values if value.name)
-        return body if body.node else None
+        return _Body(body, known) if body.node else None
 
     def _call_of(self, node: Node) -> onnx.NodeProto:
         """The node without references to the attributes of a function."""
@@ -281,11 +288,9 @@ class _Reader:
         values = (*graph.input, *graph.value_info, *graph.output)
         return {value.name: value.type.SerializeToString() for value in values}
 
-    def _inline(
-        self, node: Node, key: _FunctionKey, scope: _Scope, function: onnx.FunctionProto
-    ) -> list[Node]:
+    def _inline(self, node: Node, key: _FunctionKey, scope: _Scope, body: _Body) -> list[Node]:
         """The body of a function, with the names and attributes of a call."""
-        what = f"function {node.type!r}"
+        what, (function, types) = f"function {node.type!r}", body
         expect(key not in scope.functions, f"{what} calls itself")
         expect(len(scope.functions) < _MOST_CALLS, f"{what} is nested too deep")
         fits = len(node.inputs) <= len(function.input)
@@ -294,7 +299,6 @@ class _Reader:
         defaults = {x.name: self._attribute(x, what, scope) for x in function.attribute_proto}
         opsets = dict(map(self._opset, function.opset_import)) or scope.opsets
         attributes, functions = {**defaults, **node.attributes}, (*scope.functions, key)
-        types = self.types.get(id(function), {})
         inner = _Scope(opsets, attributes, functions, scope.depth, types)
         self.calls[node.name] += 1
         count = self.calls[node.name]
@@ -312,12 +316,12 @@ class _Reader:
         def rename(tensors: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(names.setdefault(name, f"{call}//{name}") for name in tensors)
 
-        body = []
+        inlined = []
         for x in self._nodes(function.node, inner):
             self.budget.spend_on(f"{what}, of many nodes,", _COPY_BYTES)
             renamed = {"inputs": rename(x.inputs), "outputs": rename(x.outputs)}
-            body.append(x.replace(name=f"{call}/{x.name}", **renamed))
-        return [*body, *copies]
+            inlined.append(x.replace(name=f"{call}/{x.name}", **renamed))
+        return [*inlined, *copies]
 
     def _opset(self, opset: onnx.OperatorSetIdProto) -> tuple[str, int]:
         domain = _domain(_text(opset.domain, "an opset"))

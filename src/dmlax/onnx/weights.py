@@ -10,6 +10,7 @@ import numpy as np
 import dmlax
 from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
 from dmlax.onnx.graph import MICROSOFT, Constants, Graph, Node
+from dmlax.onnx.identity import IdentityMap
 from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.values import NARROW
 from dmlax.onnx.operators.windows import ConvolutionLayout
@@ -52,15 +53,15 @@ class Weight(NamedTuple):
 
 def find_parts(
     graph: Graph, constants: Constants, weights: Mapping[str, Weight]
-) -> dict[int, Weight]:
-    """Returns the weights of tensors of joined products, by the arrays' ids."""
-    parts = {}
+) -> IdentityMap[Weight]:
+    """Returns the weights of tensors of joined products, by array."""
+    parts = IdentityMap[Weight]()
     for node in graph.nodes:
         start = 0
         for name in node.attributes.get("parts", ()) if node.domain == MICROSOFT else ():
             width = constants[name].shape[1]
             weight = weights[node.inputs[PLACES[node.op][0]]]
-            parts[id(constants[name])] = weight._replace(columns=slice(start, start + width))
+            parts[constants[name]] = weight._replace(columns=slice(start, start + width))
             start += width
     return parts
 
@@ -73,21 +74,22 @@ class FileConstants(UserDict[str, np.ndarray | Weight]):
         constants: Constants,
         params: Constants,
         weights: Mapping[str, Weight],
-        parts: Mapping[int, Weight],
+        parts: IdentityMap[Weight],
     ) -> None:
-        held = {id(array): weights[name] for name, array in params.items()} | dict(parts)
-        self.data = {name: held.get(id(array), array) for name, array in constants.items()}
+        held = IdentityMap((array, weights[name]) for name, array in params.items())
+        held.update(parts)
+        self.data = {name: held.get(array, array) for name, array in constants.items()}
 
     def __getitem__(self, name: str) -> np.ndarray:
         held = self.data[name]
         return held if isinstance(held, np.ndarray) else held.to_host()
 
-    def read(self, arrays: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
+    def read(self, arrays: IdentityMap[np.ndarray]) -> dict[str, np.ndarray]:
         """Reads all tensors, and shared params once: `arrays` has those that were read."""
         for name, held in self.data.items():
-            if id(held) not in arrays:
-                arrays[id(held)] = self[name]
-        return {name: arrays[id(held)] for name, held in self.data.items()}
+            if held not in arrays:
+                arrays[held] = self[name]
+        return {name: arrays[held] for name, held in self.data.items()}
 
 
 def prepare(graph: Graph, params: Constants) -> dict[str, Weight]:

@@ -126,13 +126,18 @@ class Interpreter(Writer):
 
 def _needed(program: compat.Program) -> list[compat.Equation]:
     """The equations that outputs or effects need, in order."""
-    live = {id(atom) for atom in program.outvars}
+    live = _variables(program.outvars)
     needed = []
     for equation in reversed(program.eqns):
-        if equation.effects or live & {id(var) for var in equation.outvars}:
+        if equation.effects or not live.isdisjoint(equation.outvars):
             needed.append(equation)
-            live |= {id(atom) for atom in _operands(equation)}
+            live |= _variables(_operands(equation))
     return needed[::-1]
+
+
+def _variables(atoms: Sequence[Any]) -> set[Any]:
+    """The atoms that equations write; literals have values."""
+    return {atom for atom in atoms if not hasattr(atom, "val")}
 
 
 def _label(equation: compat.Equation) -> Any:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from dmlax._core.requantize import Arithmetic
-from dmlax.onnx.check import Avals, AvalsOfGraphs
+from dmlax.onnx.check import Avals
 from dmlax.onnx.evaluate import split_constants
 from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.identity import IdentityMap
 from dmlax.onnx.operators import why_no_pass
 from dmlax.onnx.passes.attention import fuse_attention, fuse_self_attention
 from dmlax.onnx.passes.byte_functions import fuse_byte_functions
@@ -81,13 +82,13 @@ def each_pass(graph: Graph, arithmetic: Arithmetic) -> Iterator[tuple[str, Graph
         yield run.__name__, graph
 
 
-def run_passes_of_shapes(graph: Graph, avals: AvalsOfGraphs) -> Graph:
+def run_passes_of_shapes(graph: Graph) -> Graph:
     """Runs the passes that need the dtype and the shape of every tensor, in subgraphs first."""
-    if id(graph) not in avals:
+    if graph.avals is None:
         return graph
-    fused = graph.map_subgraphs(lambda subgraph: run_passes_of_shapes(subgraph, avals))
+    fused = graph.map_subgraphs(run_passes_of_shapes)
     for fuse in PASSES_OF_SHAPES:
-        fused = fuse(fused, avals[id(graph)])
+        fused = fuse(fused, graph.avals)
     return fused
 
 
@@ -107,7 +108,7 @@ class _Lifter:
     def __init__(self, graph: Graph, arithmetic: Arithmetic) -> None:
         self.arithmetic = arithmetic
         self.constants = dict(graph.constants)
-        self.names = {id(array): name for name, array in graph.constants.items()}
+        self.names = IdentityMap((array, name) for name, array in graph.constants.items())
         self.taken = set(graph.tensors)
         self.types = known_types(graph)
 
@@ -124,14 +125,14 @@ class _Lifter:
             if not any(map(why_no_pass, graph.run_nodes())):  # perhaps of a branch that never runs
                 graph = run_passes(lift_params(graph, self.arithmetic), self.arithmetic)
             graphs[key], params[key] = split_constants(graph)
-        inner: dict[int, str] = {}  # names in the subgraphs by array
+        inner = IdentityMap[str]()  # names in the subgraphs
         taken = {*captured}.union(*(graph.tensors for graph in graphs.values()))
         for key, arrays in params.items():
             for name, array in arrays.items():
-                if id(array) not in inner:
-                    inner[id(array)] = _take_name(name, taken)
-                    captured[inner[id(array)]] = self._outer_name(node, name, array)
-            graphs[key] = _rename(graphs[key], {name: inner[id(x)] for name, x in arrays.items()})
+                if array not in inner:
+                    inner[array] = _take_name(name, taken)
+                    captured[inner[array]] = self._outer_name(node, name, array)
+            graphs[key] = _rename(graphs[key], {name: inner[x] for name, x in arrays.items()})
         used = {x for graph in graphs.values() for x in (*graph.consumers, *graph.outputs)}
         captured = {name: outer for name, outer in captured.items() if name in used}
         for key, graph in graphs.items():
@@ -140,11 +141,11 @@ class _Lifter:
 
     def _outer_name(self, node: Node, name: str, array: np.ndarray) -> str:
         """The name of a subgraph's param in the graph."""
-        if id(array) not in self.names:
+        if array not in self.names:
             wanted = f"{node.name}/{name}" if name in self.taken else name
-            self.names[id(array)] = _take_name(wanted, self.taken)
-            self.constants[self.names[id(array)]] = array
-        return self.names[id(array)]
+            self.names[array] = _take_name(wanted, self.taken)
+            self.constants[self.names[array]] = array
+        return self.names[array]
 
 
 def _take_name(wanted: str, taken: set[str]) -> str:
