@@ -56,13 +56,13 @@ def leave(status: int) -> None:
     os._exit(status)
 
 
-def hang_with_a_child(is_in_a_session: bool) -> None:
+def hang_with_a_child() -> None:
     """Leave a process that holds a lock for as long as it lives, and wait with it."""
     with open(f"{STARTS}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         command = ["sh", "-c", "sleep 600 &"]
         fds = [file.fileno()]
-        subprocess.run(command, pass_fds=fds, start_new_session=is_in_a_session, check=True)
+        subprocess.run(command, pass_fds=fds, check=True)
         hang()
 
 

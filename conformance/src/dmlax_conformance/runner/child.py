@@ -8,17 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import IO
 
 from ..errors import NotStartable
 
 AHEAD = 2  # questions that a child has at a time: it computes while the suite judges
 STDERR_LINES = 5
-MARK = "DMLAX_CONFORMANCE_CHILD"
 _CUT = 200
 _GRACE = 1.0  # seconds to end, or to pass on what is already written
 _MOMENT = 0.1  # seconds for a thread to read what a process that goes on has said
@@ -27,24 +24,18 @@ Said = queue.Queue[tuple["Child", bytes]]
 
 
 class Child:
-    """One process, in a process group of its own; threads keep every pipe moving.
+    """One process, the leader of a process group; threads keep every pipe moving.
 
     The lines of all children come through one queue; one without a newline, perhaps empty, is a
-    child's last. The environment is marked, and so is that of whatever the child starts.
+    child's last.
     """
 
     def __init__(self, command: Sequence[str], said: Said, longest_line: int) -> None:
         """Start the command, or raise `NotStartable`."""
         pipe = subprocess.PIPE
-        self._name = str(uuid.uuid4())
         try:
             self._process = subprocess.Popen(
-                command,
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
-                start_new_session=True,
-                env={**os.environ, MARK: self._name},
+                command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
             )
         except (OSError, ValueError) as error:
             raise NotStartable(f"{command[0]}: {error}") from error
@@ -98,11 +89,10 @@ class Child:
         self.kill()
 
     def kill(self) -> None:
-        """End the process and all that it started, and close the pipes."""
+        """End the process and its group, and close the pipes."""
         self.is_killed = True
         self._unsent.put(None)
         _kill_group(self._process)
-        _kill_marked(f"{MARK}={self._name}".encode())
         self._process.wait()
         streams = self._process.stdin, self._process.stdout, self._process.stderr
         for thread, stream in zip(self._threads, streams, strict=True):
@@ -167,11 +157,3 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)
-
-
-def _kill_marked(mark: bytes) -> None:
-    """Kill what has the mark in its environment, where the system shows that."""
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark in path.read_bytes().split(b"\0"):
-                os.kill(int(path.parent.name), signal.SIGKILL)
