@@ -59,7 +59,7 @@ def tests_oldest(session: nox.Session) -> None:
     """Run the tests marked `oldest` on the oldest Python and JAX.
 
     Arguments are pytest's. With arguments the marker chooses nothing, so that
-    `nox -s tests-3.11 -- tests/byte_lookup` runs that folder.
+    `nox -s tests-3.11 -- tests/operators/byte_lookup` runs that folder.
     """
     _run_marked(session, OLDEST_JAX)
 

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         off = _measure_off(arguments)
         os.environ[VARIABLE] = "1"  # in the processes that measure peaks of memory, too
         dmlax.keep_freed_memory()
-    produced = import_module(f"benchmarks.{name}").run(**options)
+    produced = import_module(f"tools.benchmarks.{name}").run(**options)
     if produced is None:  # it printed lines for a table to come
         return
     reports = _show(produced, off)
@@ -110,7 +110,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     for name, line in BENCHMARKS.items():
         command = commands.add_parser(name, help=line, description=line, formatter_class=style)
         if name in arguments:  # only the chosen module is imported
-            for flag, settings in import_module(f"benchmarks.{name}").OPTIONS:
+            for flag, settings in import_module(f"tools.benchmarks.{name}").OPTIONS:
                 command.add_argument(flag, **settings)
             command.add_argument("--json", type=Path, metavar="FILE", help="write the tables here")
     return parser.parse_args(arguments)

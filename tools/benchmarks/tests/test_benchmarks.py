@@ -41,7 +41,7 @@ def test_each_figure_has_that_without_kept_memory_beside_it(monkeypatch, tmp_pat
 
     monkeypatch.setenv("DMLAX_KEEP_FREED_MEMORY", "0")  # to be absent again after the test
     monkeypatch.delenv("DMLAX_KEEP_FREED_MEMORY")
-    monkeypatch.setattr("benchmarks.directml.run", run)
+    monkeypatch.setattr("tools.benchmarks.directml.run", run)
     monkeypatch.setattr(__main__.dmlax, "keep_freed_memory", lambda: kept.append(True))
     monkeypatch.setattr(__main__.subprocess, "run", run_off)
     __main__.main(["directml", "--json", str(tmp_path / "table.json")])
