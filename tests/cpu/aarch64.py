@@ -2,9 +2,9 @@
 
     python tests/cpu/aarch64.py FOLDER REQUIREMENT... [--processor=max] [--program="near ties"]
 
-`nox -s aarch64` calls this. The folder keeps, from one run to the next, Debian's Python for arm64
-and a wheel of every requirement, JAX among them. Root installs the cross-compiler and qemu where
-they are missing. On each processor that qemu imitates, the kernels choose their instruction set and
+`nox -s aarch64` calls this on Debian. The folder keeps, from one run to the next, Python for arm64
+from the machine's own package sources, and a wheel of every requirement, JAX among them. Root
+installs the cross-compiler and qemu where they are missing. On each processor that qemu imitates, the kernels choose their instruction set and
 get the golden vectors jitted, the golden models, 3,000 near ties and 200 random calls. The first
 one gets all vectors, the others those of products: they share its other kernels.
 
@@ -25,17 +25,13 @@ from pathlib import Path
 from typing import TextIO
 
 REPOSITORY = Path(__file__).parents[2]
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 COMPILER, OBJDUMP = "aarch64-linux-gnu-g++", "aarch64-linux-gnu-objdump"
 QEMU = "qemu-aarch64-static"
 PACKAGE_OF = {  # Debian's
     COMPILER: "g++-aarch64-linux-gnu",
     OBJDUMP: "binutils-aarch64-linux-gnu",
     QEMU: "qemu-user-static",
-    KEYRING: "debian-archive-keyring",
 }
-DEBIAN = "bookworm"  # whose Python is 3.11
-PYTHON = "3.11"
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
 
 AT_ONCE = 2  # processors; most of a program is Python on one thread
@@ -103,7 +99,8 @@ def main() -> None:
     folder = given.folder.resolve()
     install_missing()
     keep(folder / "root", unpack_debian)
-    keep(folder / "wheels", lambda target: install_wheels(target, given.requirements))
+    version = python_of(folder / "root").name.removeprefix("python")
+    keep(folder / "wheels", lambda target: install_wheels(target, version, given.requirements))
     build_package(folder)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         run_here = partial(run_all, folder, programs=given.program or [*PROGRAMS])
@@ -138,36 +135,40 @@ def keep(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def unpack_debian(root: Path) -> None:
-    """Unpack Python for arm64 and all that it needs, by an apt with a state of its own."""
+    """Unpack Python for arm64 and all that it needs, from the sources that this machine's apt has."""
     state = root / "apt"
     (state / "lists" / "partial").mkdir(parents=True)
     (state / "archives" / "partial").mkdir(parents=True)
     (state / "status").touch()
-    source = f"deb [arch=arm64 signed-by={KEYRING}] http://deb.debian.org/debian {DEBIAN} main\n"
-    (state / "sources.list").write_text(source, encoding="utf-8")
     configuration = state / "apt.conf"
     configuration.write_text(
         f'Dir::State "{state}"; Dir::State::Lists "{state}/lists"; '
         f'Dir::State::Status "{state}/status"; Dir::Cache "{state}"; '
-        f'Dir::Etc::SourceList "{state}/sources.list"; Dir::Etc::SourceParts "/dev/null"; '
         'APT::Architecture "arm64"; APT::Architectures { "arm64"; }; '
         'APT::Install-Recommends "false"; APT::Sandbox::User "";\n',
         encoding="utf-8",
     )
-    own = {"APT_CONFIG": str(configuration)}
-    run("apt-get", "--quiet", "update", env=own)
-    packages = (f"python{PYTHON}", "libstdc++6")
-    run("apt-get", "--quiet", "--yes", "--download-only", "install", *packages, env=own)
+    apart = {"APT_CONFIG": str(configuration)}
+    run("apt-get", "--quiet", "update", env=apart)
+    packages = ("python3", "libstdc++6")
+    run("apt-get", "--quiet", "--yes", "--download-only", "install", *packages, env=apart)
     for package in sorted((state / "archives").glob("*.deb")):
         run("dpkg-deb", "--extract", str(package), str(root))
     shutil.rmtree(state)
 
 
-def install_wheels(target: Path, requirements: list[str]) -> None:
-    """Unpack the wheels for AArch64."""
+def python_of(root: Path) -> Path:
+    """Return the Python that was unpacked, whose name ends in its version."""
+    (python,) = (root / "usr" / "bin").glob("python3.*[0-9]")
+    return python
+
+
+def install_wheels(target: Path, version: str, requirements: list[str]) -> None:
+    """Unpack the wheels for AArch64 and a version of Python."""
     platforms = [f"--platform={name}_aarch64" for name in PLATFORMS]
-    options = ("--quiet", f"--python-version={PYTHON}", "--only-binary=:all:", f"--target={target}")
-    run(sys.executable, "-m", "pip", "install", *options, *platforms, *requirements)
+    options = ("--quiet", f"--python-version={version}", "--only-binary=:all:")
+    command = (sys.executable, "-m", "pip", "install", f"--target={target}", *options)
+    run(*command, *platforms, *requirements)
 
 
 def build_package(folder: Path) -> None:
@@ -184,7 +185,7 @@ def run_all(folder: Path, processor: str, programs: list[str]) -> str:
     """Run the programs on one of qemu's processors; return what they print, and their minutes."""
     root, isa = folder / "root", INSTRUCTION_SETS[processor]
     qemu = (QEMU, "-cpu", processor, "-L", str(root))
-    python = (*qemu, str(root / "usr" / "bin" / f"python{PYTHON}"))
+    python = (*qemu, str(python_of(root)))
     paths = (folder / "package", folder / "wheels", "conformance/src", "tests")
     environment = {
         "DMLAX_REQUIRE_NATIVE": "1",
