@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
-from stored import read
+from stored import read, summary
 from tables import table
 
 _RESULTS = Path(__file__).parent.parent / "tools/benchmarks/results"
@@ -20,7 +20,7 @@ class BenchmarkResults(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The machine and the versions, its peaks, the targets, the measurements."""
+        """The machine and the versions, its peaks, the means, the measurements."""
         (file,) = [path for path in _files() if path.name.startswith(self.arguments[0])]
         self.env.note_dependency(file)
         result = read(file)
@@ -28,7 +28,7 @@ class BenchmarkResults(SphinxDirective):
         for report in result.values():
             if "facts" in report:
                 text.append(f"Measured beside it: {_facts(report['facts'])}.")
-            text += [_records(report["targets"]), _records(report["rows"])]
+            text += [_records(summary(report["rows"])), _records(report["rows"])]
         return self.parse_text_to_nodes("\n\n".join(text) + "\n")
 
 

@@ -30,7 +30,6 @@ Rows = Sequence[dict[str, Any]]
 INSTRUCTION_SETS = {
     "amx_int8": "AMX",
     "avx512_vnni": "AVX-512 VNNI",
-    "avx_vnni": "AVX-VNNI",
     "avx2": "AVX2",
 }
 Chart = tuple[Sequence[str], dict[str, list[float]], str]  # names, values by series, a title
@@ -48,19 +47,22 @@ def main() -> None:
         convolutions_by_set(),
         nonzero(arrays, {"jnp.nonzero(size=)": "speed-up"} | peers, note),
     )
-    arrays = rows("nonzero-h200")
-    peers = {"xla": "xla", "torch.nonzero": "torch_nonzero"}
-    peers["torch.nonzero_static"] = "torch_nonzero_static"
-    for row in arrays:
-        row |= {peer: row[f"{peer}_ms"] / row["mosaic_gpu_ms"] for peer in peers.values()}
-    table = rows("convolution-h200")
-    batches = sorted({row["batch"] for row in table})
+    operators = rows("operators-h100")
+    table = [row for row in operators if row["operator"] == "convolution, exact"]
+    table = [
+        row | dict(zip(("layer", "batch"), row["size"].split(", "), strict=True)) for row in table
+    ]
+    batches = ("batch 32", "batch 128")
+    table = [row for row in table if row["layer"].startswith(("resnet50.", "mobilenet."))]
     series = {
-        f"batch {batch}": [row["over torch"] for row in table if row["batch"] == batch]
-        for batch in batches
+        batch: [row["over torch"] for row in table if row["batch"] == batch] for batch in batches
     }
+    arrays = [row | {"array": row["size"]} for row in operators if row["operator"] == "nonzero"]
+    for row in arrays:
+        row["over xla"] = row["xla us"] / row["us"]
+    peers = {"xla": "over xla", "torch.nonzero or nonzero_static": "over torch"}
     title = "Quantized convolution: speed relative to PyTorch in bf16"
-    picture("gpu_speed", "NVIDIA H200", (layers(table), series, title), nonzero(arrays, peers))
+    picture("gpu_speed", "NVIDIA H100", (layers(table), series, title), nonzero(arrays, peers))
 
 
 def convolutions_by_set() -> Chart:

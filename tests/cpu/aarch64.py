@@ -4,9 +4,10 @@
 
 `nox -s aarch64` calls this on Debian. The folder keeps, from one run to the next, Python for arm64
 from the machine's own package sources, and a wheel of every requirement, JAX among them. Root
-installs the cross-compiler and qemu where they are missing. On each processor that qemu imitates, the kernels choose their instruction set and
-get the golden vectors jitted, the golden models, 3,000 near ties and 200 random calls. The first
-one gets all vectors, the others those of products: they share its other kernels.
+installs the cross-compiler and qemu where they are missing. On each processor that qemu imitates,
+the kernels choose their instruction set and get the golden vectors jitted, the golden models, 3,000
+near ties and 200 random calls. The first one gets all vectors, the others those of products: they
+share its other kernels.
 
 XLA does not optimise its own code around the kernels, but for the near ties: under qemu that takes
 ten times as long as the rest of a call.
@@ -135,7 +136,7 @@ def keep(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def unpack_debian(root: Path) -> None:
-    """Unpack Python for arm64 and all that it needs, from the sources that this machine's apt has."""
+    """Unpack Python for arm64 and all that it needs, from this machine's package sources."""
     state = root / "apt"
     (state / "lists" / "partial").mkdir(parents=True)
     (state / "archives" / "partial").mkdir(parents=True)

@@ -1,11 +1,8 @@
 """Times dmlax against other libraries: a subcommand for every benchmark."""
 
 import argparse
-import os
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -14,39 +11,23 @@ from typing import Any
 import jax
 from rich.console import Console
 
-import dmlax
-from dmlax._cpu.allocator import VARIABLE
-from tools.benchmarks import report, stored
+from tools.benchmarks import report
 
-BENCHMARKS = {  # modules of this package
-    "layers": "CPU: convolutions, fully connected layers and chains against ONNX Runtime",
-    "convolution": "CPU: convolutions against ONNX Runtime and the literal int32 convolution",
+BENCHMARKS = {  # modules, except those of `OPERATORS`
+    "layers": "CPU: convolutions and fully connected layers against ONNX Runtime",
     "models": "CPU: whole quantized models against ONNX Runtime",
     "family": "CPU: products, sums, pools, lookups, dynamic quantization against ONNX Runtime",
     "few_rows": "CPU: products of 1 to 8 rows against ONNX Runtime and reading the weights",
     "element_wise": "CPU: QuantizeLinear and DequantizeLinear against ONNX Runtime",
     "nonzero": "CPU: nonzero_coordinates against jnp.nonzero, NumPy and PyTorch",
-    "sweep": "CPU: convolutions of small maps by auto against xla",
-    "directml": "CPU: creating and calling operators from DirectML descriptors",
     "overhead": "CPU: what dmlax adds to a small call, and compile times",
-    "memory": "CPU: temporary memory of compiled layers",
     "peaks": "CPU: the machine's peaks of int8 products and copied bytes",
     "families": "CPU: bits of a classifier of every torchvision family against ONNX Runtime's",
-    "tpu": "TPU: the compiler's estimates for layers, without a TPU",
-    "gpu_convolution": "GPU: convolutions against XLA, cuDNN and PyTorch",
-    "gpu_convolution_add": "GPU: convolutions with a fused residual",
-    "gpu_bounds": "GPU: lower bounds of convolutions beside their times",
-    "gpu_family": "GPU: pools, sums, products and lookups against a copy",
-    "gpu_few_rows": "GPU: products of few rows against copies of as many bytes",
-    "gpu_matmul": "GPU: matrix products against PyTorch",
+    "gpu_operators": "GPU: operators against copies of as many bytes and PyTorch",
     "gpu_models": "GPU: whole quantized models against PyTorch",
-    "gpu_nonzero": "GPU: nonzero_coordinates against PyTorch",
-    "gpu_sharding": "GPU: models and operators split over several GPUs",
+    "gpu_sharding": "GPU: models split over several GPUs",
 }
-_ON_AND_OFF = {  # timed with freed memory kept, and once more without
-    *("layers", "convolution", "models", "family", "few_rows", "element_wise", "nonzero", "sweep"),
-    *("directml", "overhead"),
-}
+OPERATORS = ("family", "few_rows", "element_wise")  # works of the module `operators`
 _WIDTH = 200  # where the output is no terminal
 _HELP_WIDTH = 110
 
@@ -58,41 +39,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name, path = options.pop("benchmark"), options.pop("json")
     if not name.startswith("gpu_") and jax.default_backend() != "cpu":
         raise SystemExit(f"{name}: it runs on a CPU; set JAX_PLATFORMS=cpu")
-    off: Mapping[str, Any] = {}
-    if name in _ON_AND_OFF and VARIABLE not in os.environ:
-        off = _measure_off(arguments)
-        os.environ[VARIABLE] = "1"  # in the processes that measure peaks of memory, too
-        dmlax.keep_freed_memory()
-    produced = import_module(f"tools.benchmarks.{name}").run(**options)
+    if name in OPERATORS:
+        options["benchmark"] = name
+    produced = _module(name).run(**options)
     if produced is None:  # it printed lines for a table to come
         return
-    reports = _show(produced, off)
+    reports = _show(produced)
     if not reports:
         raise SystemExit(f"nothing is named like {options['only']!r}")
     if path:
         report.write(path, reports)
 
 
-def _measure_off(arguments: Sequence[str]) -> dict[str, Any]:
-    """The reports by name, as another process measures them with the allocator as it is."""
-    print(f"first with {VARIABLE}=0", file=sys.stderr)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "off.json")
-        command = [sys.executable, "-m", "tools.benchmarks", *arguments, "--json", str(file)]
-        environment = os.environ | {VARIABLE: "0"}
-        done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL)
-        if done.returncode:
-            raise SystemExit(done.returncode)
-        return stored.read(file)
+def _module(name: str) -> Any:
+    return import_module(f"tools.benchmarks.{'operators' if name in OPERATORS else name}")
 
 
-def _show(produced: Iterable[report.Report], off: Mapping[str, Any]) -> list[report.Report]:
+def _show(produced: Iterable[report.Report]) -> list[report.Report]:
     """Print every report as soon as it is there, the machine first."""
     console = Console(width=None if Console().is_terminal else _WIDTH)
     reports: list[report.Report] = []
     for one in produced:
-        if off:
-            one.add_beside(off[one.name]["rows"], "off")
         if not reports:
             facts = (f"{name} {value}" for name, value in one.machine().items())
             console.print(", ".join(facts), soft_wrap=True)
@@ -110,7 +77,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     for name, line in BENCHMARKS.items():
         command = commands.add_parser(name, help=line, description=line, formatter_class=style)
         if name in arguments:  # only the chosen module is imported
-            for flag, settings in import_module(f"tools.benchmarks.{name}").OPTIONS:
+            for flag, settings in _module(name).OPTIONS:
                 command.add_argument(flag, **settings)
             command.add_argument("--json", type=Path, metavar="FILE", help="write the tables here")
     return parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""One classifier of every torchvision family, and the networks of `zoo.networks`.
+"""One classifier of every torchvision family, beside ONNX Runtime.
 
 Weights are random. Every model is exported, quantized by ONNX Runtime and loaded; all tensors and
 the outputs are compared with ONNX Runtime's. The command exits with 1 if a model cannot be loaded,
@@ -14,18 +14,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import onnx
 
 import dmlax.onnx
 from dmlax.onnx import peer
 from tools.benchmarks.models import FORM, different_elements, largest_error
-from tools.benchmarks.options import ONLY, option
+from tools.benchmarks.report import ONLY
 from tools.zoo import networks
 
-WRITE = option("--write", type=Path, metavar="FOLDER", help="write the networks' files instead")
-OPTIONS = (ONLY, FORM, WRITE)
+OPTIONS = (ONLY, FORM)
 FAMILIES = {  # a small member of every family, and the least size of an image that fits it
     "alexnet": 224,
     "convnext_tiny": 64,
@@ -52,32 +51,7 @@ FAMILIES = {  # a small member of every family, and the least size of an image t
 BOUND = 0.5  # of an output behind float islands, in its standard deviations
 BATCH = 2
 _OPSET = 17
-_OF_TORCHVISION = "mobilenet_v3_large"  # `zoo.networks` does not have it
 _NEEDED = ("torch", "torchvision", "onnxruntime")
-
-
-class Outcome(NamedTuple):
-    """The comparison of one network; `error` says why it cannot be loaded."""
-
-    name: str
-    form: str
-    nodes: int = 0
-    elements: int = 0
-    differ: int = 0
-    output_error: float = 0.0
-    error: str = ""
-
-    @property
-    def is_good(self) -> bool:
-        """True if no element differs and outputs stay within the bound."""
-        return not self.error and self.differ == 0 and self.output_error <= BOUND
-
-    def __str__(self) -> str:
-        if self.error:
-            return f"{self.name}, {self.form}: {self.error}"
-        numbers = f"{self.differ} of {self.elements} elements differ"
-        where = f"{self.name}, {self.form}: {self.nodes} nodes"
-        return f"{where}, {numbers}, output error {self.output_error:.2g}"
 
 
 def missing() -> list[str]:
@@ -117,17 +91,18 @@ def export(name: str) -> onnx.ModelProto:
         return onnx.load(prepared)
 
 
-def compare(name: str, build: Callable[[], onnx.ModelProto], form: str) -> Outcome:
-    """Quantize a network, load it, and compare it with ONNX Runtime."""
+def compare(build: Callable[[], onnx.ModelProto], form: str) -> tuple[bool, str]:
+    """Quantize a network, load it, and compare it with ONNX Runtime: success, and a sentence."""
     try:
         form, file = _quantize(build(), form)
         model = dmlax.onnx.load(file)
-    except Exception as error:  # of torch, ONNX Runtime or dmlax
-        return Outcome(name, form, error=f"{type(error).__name__}: {error}")
+    except Exception as error:  # raised by torch, ONNX Runtime or dmlax
+        return False, f"{form}: {type(error).__name__}: {error}"
     inputs = networks.draw_inputs(file, BATCH, seed=1)
     differ, elements = different_elements(file, form, inputs)
     largest = largest_error(model(inputs), peer.run(peer.start(file), inputs))
-    return Outcome(name, form, len(file.graph.node), elements, differ, largest)
+    text = f"{form}: {len(file.graph.node)} nodes, {differ} of {elements} elements differ"
+    return differ == 0 and largest <= BOUND, f"{text}, output error {largest:.2g}"
 
 
 def _quantize(model: onnx.ModelProto, form: str) -> tuple[str, onnx.ModelProto]:
@@ -142,20 +117,6 @@ def _quantize(model: onnx.ModelProto, form: str) -> tuple[str, onnx.ModelProto]:
     return form, file
 
 
-def write_networks(folder: Path, form: str) -> None:
-    """Write the quantized files of the networks, and of MobileNetV3 if torchvision is there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    builders = dict(networks.NETWORKS)
-    if absent := missing():
-        print(f"missing: {', '.join(absent)}; {_OF_TORCHVISION} is not written")
-    else:
-        builders[_OF_TORCHVISION] = functools.partial(export, _OF_TORCHVISION)
-    for name, build in builders.items():
-        path = folder / f"{name}-{form}.onnx"
-        onnx.save(networks.quantize(build(), form, True), path)
-        print(path)
-
-
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
     """Hide what torch prints, and the quantizer's warnings of tensors that stay in float."""
@@ -167,10 +128,8 @@ def _quietly() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def run(only: str, form: str, write: Path | None) -> None:
-    """Compare the classifiers, or write files; exits with 2 if packages are missing."""
-    if write:
-        return write_networks(write, form)
+def run(only: str, form: str) -> None:
+    """Compare the classifiers; exits with 2 if packages are missing."""
     if absent := missing():
         print(f"missing: {', '.join(absent)}; nothing is compared")
         raise SystemExit(2)
@@ -178,8 +137,8 @@ def run(only: str, form: str, write: Path | None) -> None:
     failed = 0
     for name in names:
         with _quietly():
-            outcome = compare(name, functools.partial(export, name), form)
-        print(outcome, flush=True)
-        failed += not outcome.is_good
+            is_good, text = compare(functools.partial(export, name), form)
+        print(f"{name}, {text}", flush=True)
+        failed += not is_good
     print(f"{len(names)} families, {failed} failed")
     raise SystemExit(1 if failed else 0)

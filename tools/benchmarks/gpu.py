@@ -18,8 +18,7 @@ import numpy as np
 from jax import lax
 
 from tools.benchmarks import report, timing
-from tools.benchmarks.options import option
-from tools.benchmarks.report import Report, Row
+from tools.benchmarks.report import Report, Row, option
 from tools.benchmarks.timing import Call
 
 PEER = option("--peer", action="store_true", help="print lines of PyTorch's times")
@@ -114,12 +113,18 @@ def jax_ms(call: Callable[..., object], *operands: object) -> float:
 
 def jax_kernels(call: Callable[..., object], *operands: object) -> list[tuple[str, float]]:
     """Names and milliseconds of the kernels of one call, in their order: medians of several."""
-    jax.block_until_ready(call(*operands))
-    _, calls = _profiler().measure(call, aggregate=False, iterations=_REPEATS)(*operands)
     return [
         (kernel[0][0], float(statistics.median(ms for _, ms in kernel)))
-        for kernel in zip(*calls, strict=True)
+        for kernel in zip(*jax_runs(call, *operands), strict=True)
     ]
+
+
+def jax_runs(call: Callable[..., object], *operands: object) -> list[list[tuple[str, float]]]:
+    """Names and milliseconds of the kernels of several calls."""
+    jax.block_until_ready(call(*operands))
+    profile = _profiler().measure(call, aggregate=False, iterations=_REPEATS)
+    runs: list[list[tuple[str, float]]] = profile(*operands)[1]
+    return runs
 
 
 def _profiler() -> Any:

@@ -28,8 +28,7 @@ import dmlax.onnx
 from dmlax._compile import compiling_kernels
 from dmlax._core.requantize import Arithmetic
 from tools.benchmarks import gpu, timing
-from tools.benchmarks.options import BATCH, ONLY, option
-from tools.benchmarks.report import Report, Row
+from tools.benchmarks.report import BATCH, ONLY, Report, Row, option
 from tools.zoo import networks
 
 NETWORKS = {  # and their names in torchvision
@@ -43,14 +42,12 @@ OPTIONS = (
     gpu.PEER,
     gpu.TABLE,
     ONLY,
-    BATCH.with_default(_BATCHES),
+    option(BATCH, default=_BATCHES),
     gpu.FILES,
     option("--compile", metavar="MODE", help="time torch.compile in a mode, as max-autotune"),
     option("--arithmetic", default="float32", choices=("float32", "exact")),
 )
 CONVOLUTIONS = re.compile("dmlax_(depthwise_)?convolution")
-_OVER_TORCH = 2  # times as fast as PyTorch at the largest batch size; ResNet-50 has limits instead
-_LIMITS = {128: 1.75, 32: 0.60, 8: 0.32, 1: 0.24}  # milliseconds of ResNet-50
 _MOST_APART = {"vit_b16": 0.5}  # standard deviations of a float output; other models differ by 0
 _FEW = 32  # images whose call is bound by what the host does for each argument
 _LISTED = 5  # microseconds of the quickest kernel that the second table lists
@@ -224,7 +221,6 @@ def _tables(ours: gpu.Lines, theirs: gpu.Lines) -> list[Report]:
         torch_ms = fastest.get((row["network"], row["batch"]))
         models.rows.append(names | _columns(row, torch_ms))
         others.rows += [names | kernel for kernel in _slow_kernels(_others(row))]
-        _add_targets(models, row, torch_ms)
     return [models, others]
 
 
@@ -244,18 +240,6 @@ def _columns(row: Row, torch_ms: float | None) -> Row:
         "torch bf16 in a row ms": torch_ms or "",
         "over torch": torch_ms / row["in_a_row_ms"] if torch_ms else "",
     }
-
-
-def _add_targets(models: Report, row: Row, torch_ms: float | None) -> None:
-    model = f"{row['network']}, {row['arithmetic']}, batch {row['batch']}"
-    ms, constant_ms = row["in_a_row_ms"], row["constant_params_ms"]
-    if row["network"] == "resnet50" and (limit := _LIMITS.get(row["batch"])):
-        what = f"{model}: in a row ms"
-        models.add_target(what, ms, limit)
-        if constant_ms:
-            models.add_target(f"{what}, params constants of the program", constant_ms, limit)
-    elif torch_ms and row["batch"] == max(_BATCHES):
-        models.add_target(f"{model}: over torch bf16", torch_ms / ms, _OVER_TORCH, at_least=True)
 
 
 def _others(row: Row) -> list[tuple[str, float]]:

@@ -1,4 +1,4 @@
-"""Convolutions, fully connected layers and chains, prepared, against ONNX Runtime on a CPU.
+"""Convolutions and fully connected layers, prepared, against ONNX Runtime on a CPU.
 
 A fully connected layer is a convolution of 1x1 maps; its peers are QGemm and MatMulInteger.
 """
@@ -12,19 +12,12 @@ import jax
 import numpy as np
 
 import dmlax
-from dmlax._cpu import library
-from tools.benchmarks import cases, chains, onnx_peer
-from tools.benchmarks.options import BATCH, ONLY, REPEATS
+from tools.benchmarks import cases, onnx_peer
 from tools.benchmarks.peaks import product_rate
-from tools.benchmarks.report import Report, Target, mean, tracked
+from tools.benchmarks.report import BATCH, ONLY, REPEATS, Report, tracked
 from tools.benchmarks.works import Work, measure
 
 OPTIONS = (ONLY, BATCH, REPEATS)
-_MEAN = {"amx_int8": {"NHWC": 0.5, "NCHW": 0.55}}  # of the ratios to ONNX Runtime
-_MEAN_ELSEWHERE = {"NHWC": 0.8, "NCHW": 0.75}
-_ANY = 1.1
-_OF_PEAK = {"avx512_vnni": 0.8, "avx_vnni": 0.7, "avx2": 0.85}
-_LARGE = 100_000_000  # products of an image: a layer whose products bound its time
 _FULLY_CONNECTED = ((512, 1000), (768, 768))
 _BATCHES = (1, 64, 128)
 _PEERS = ("QGemm", "MatMulInteger")
@@ -32,12 +25,11 @@ _TIMES = ("calls", "ORT us", "dmlax us", "ratio", "spread")
 
 
 def run(only: str, batch: Sequence[int], repeats: int) -> Iterator[Report]:
-    """Check, then time, the layers and the chains whose names match."""
+    """Check, then time, the layers whose names match."""
     if layers := cases.layers(only):
         yield _convolutions(layers, batch, repeats)
     if pairs := [x for x in _FULLY_CONNECTED if re.search(only, _title(*x))]:
         yield _fully_connected(pairs, repeats)
-    yield from chains.run(only, batch, repeats)
 
 
 def _convolutions(layers: Sequence[cases.Layer], batches: Sequence[int], repeats: int) -> Report:
@@ -51,27 +43,7 @@ def _convolutions(layers: Sequence[cases.Layer], batches: Sequence[int], repeats
         row = {"layer": layer.name, "layout": layout, "batch": batch}
         row |= {name: times[name] for name in _TIMES}
         report.rows.append(row | {"share of peak": share})
-    limits = _MEAN.get(library.instruction_set(), _MEAN_ELSEWHERE)
-    groups: list[dict[str, int]] = [{"batch": batch} for batch in batches]
-    for layout, group in product(cases.LAYOUTS, [*groups, {}] if len(groups) > 1 else groups):
-        ratios = report.column("ratio", layout=layout, **group)
-        title = f"batch {group['batch']}" if group else "all"
-        what = f"{layout}, {title}:"
-        report.add_target(f"{what} geometric mean of ratio", mean(ratios), limits[layout])
-        report.add_target(f"{what} largest ratio", max(ratios), _ANY)
-    report.targets.extend(_peak_targets(report, layers))
     return report
-
-
-def _peak_targets(report: Report, layers: Sequence[cases.Layer]) -> Iterator[Target]:
-    """The share of the peak that layers of many products reach at batch 8."""
-    large = {x.name for x in layers if cases.Problem.of(x, 1).products >= _LARGE}
-    rows = [row for row in report.rows if row["layer"] in large]
-    shares = [row["share of peak"] for row in rows if row["layout"] == "NHWC" and row["batch"] == 8]
-    limit = _OF_PEAK.get(library.instruction_set())
-    if shares and limit:
-        what = "NHWC, batch 8, layers of 100 MMAC: geometric mean of share of peak"
-        yield Target(what, mean(shares), limit, at_least=True)
 
 
 def _fully_connected(pairs: Sequence[tuple[int, int]], repeats: int) -> Report:
@@ -82,8 +54,6 @@ def _fully_connected(pairs: Sequence[tuple[int, int]], repeats: int) -> Report:
         times = measure(fully_connected(problem, peer), repeats, overhead)
         row = {"layer": layer.name, "batch": batch, "peer": peer}
         report.rows.append(row | {name: times[name] for name in _TIMES})
-    for peer in _PEERS:
-        report.add_target(f"{peer}: largest ratio", max(report.column("ratio", peer=peer)), 1.0)
     return report
 
 

@@ -11,13 +11,10 @@ import numpy as np
 
 import dmlax
 from tools.benchmarks import cases, timing
-from tools.benchmarks.options import ONLY, REPEATS
-from tools.benchmarks.report import Report, Row
+from tools.benchmarks.report import ONLY, REPEATS, Report, Row
 
 OPTIONS = (ONLY, REPEATS)
 _DISTINCT = 20  # layers to compile
-_COMPILING, _PREPARING = 4.0, 0.3  # seconds
-_TARGETS = {"convolution": (4.0, 5.0), "quantize": (3.0, 5.0), "nonzero": (2.0, 5.0)}
 _CALLS = 50
 
 
@@ -30,17 +27,15 @@ def run(only: str, repeats: int) -> Iterator[Report]:
         return
     report = Report("overhead")
     for name, call in _calls().items():
-        operator, parameters = name.split()
+        operator, _ = name.split()
         no_op = partial(jax.jit(lambda *arrays: arrays[0] + 1), *_arrays(operator))
         pair = timing.pair(_many(call), _many(no_op), repeats)
         us, no_op_us = (1e3 * ms / _CALLS for ms in (pair.ours, pair.peer))
         row: Row = {"call": name, "us": us, "no-op us": no_op_us, "ratio": pair.ratio}
         report.rows.append(row | {"quartiles": pair.spread})
-        limit = _TARGETS[operator][parameters == "numbers"]
-        report.add_target(f"{name}, over a jitted no-op", pair.ratio, limit)
     compiling, preparing = _compile(layers[:_DISTINCT])
-    report.add_target("xla, 20 layers, lower and compile, s", compiling, _COMPILING)
-    report.add_target("prepare_filter, their filters, s", preparing, _PREPARING)
+    report.facts |= {"s to lower and compile 20 layers by xla": compiling}
+    report.facts |= {"s to prepare their filters": preparing}
     yield report
 
 

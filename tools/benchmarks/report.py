@@ -12,7 +12,6 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any, TypeVar
 
 import jax
@@ -21,33 +20,23 @@ from rich.progress import track
 from rich.table import Table
 
 from dmlax._cpu import library
+from dmlax._cpu.allocator import VARIABLE
 from tools.benchmarks import amx, stored
 
-_FIGURE = re.compile(r"dmlax .*|auto us|(call )?us|(memory )?ratio|speed-up")
 _PACKAGES = ("dmlax", "jax", "jaxlib", "libtpu", "numpy", "onnxruntime", "torch")
 Row = dict[str, Any]
+Option = tuple[str, Mapping[str, Any]]  # an argument of `argparse`: its flag and settings
 T = TypeVar("T")
 
+ONLY: Option = ("--only", {"default": "", "metavar": "REGEX", "help": "only names that match"})
+BATCH: Option = ("--batch", {"type": int, "nargs": "+", "default": [1, 8], "help": "batch sizes"})
+REPEATS: Option = ("--repeats", {"type": int, "default": 20, "help": "turns (default 20)"})
 
-@dataclass(frozen=True)
-class Target:
-    """A number that a benchmark sets out to reach."""
 
-    what: str
-    value: float
-    limit: float
-    at_least: bool = False
-
-    @property
-    def met(self) -> bool:
-        """True if the number is reached."""
-        return self.value >= self.limit if self.at_least else self.value <= self.limit
-
-    def row(self) -> Row:
-        """The target as a row of a table."""
-        wanted = f"{'>=' if self.at_least else '<='} {self.limit:g}"
-        verdict = "met" if self.met else "missed"
-        return {"target": self.what, "value": self.value, "wanted": wanted, "verdict": verdict}
+def option(flag: str | Option, **settings: Any) -> Option:
+    """Describe an argument in `argparse`'s words, or change the settings of an option."""
+    flag, others = (flag, {}) if isinstance(flag, str) else flag
+    return flag, {**others, **settings}
 
 
 @dataclass
@@ -61,53 +50,29 @@ class Report:
 
     name: str
     rows: list[Row] = field(default_factory=list)
-    targets: list[Target] = field(default_factory=list)
     facts: Row = field(default_factory=dict)
     measured_on: Row | None = None
-
-    def column(self, name: str, **where: object) -> list[float]:
-        """One column of the rows whose other columns have these values."""
-        return [row[name] for row in self.rows if where.items() <= row.items()]
-
-    def add_target(self, what: str, value: float, limit: float, at_least: bool = False) -> None:
-        """Compare a value with its limit."""
-        self.targets.append(Target(what, value, limit, at_least))
-
-    def add_beside(self, others: Sequence[Row], what: str) -> None:
-        """Put the figures of another run beside those of each row: columns keep their order."""
-        for row, other in zip(self.rows, others, strict=True):
-            for name in [*row]:
-                row[name] = row.pop(name)
-                if _FIGURE.fullmatch(name):
-                    row[f"{name} {what}"] = other[name]
 
     def machine(self) -> Row:
         """The machine and versions of the rows."""
         return self.measured_on or environment()
 
     def show(self, console: Console) -> None:
-        """Print the rows, then the targets."""
+        """Print the rows, then their means."""
         console.print(_table(self.name, self.rows))
-        if self.targets:
-            console.print(_table("", [target.row() for target in self.targets]))
+        if means := stored.summary(self.rows):
+            console.print(_table("", means))
         if self.facts:
             console.print(", ".join(f"{name} {_cell(value)}" for name, value in self.facts.items()))
 
     def as_json(self) -> Row:
-        """Rows and targets."""
-        targets = [target.row() for target in self.targets]
-        facts = {"facts": self.facts} if self.facts else {}
-        return {"rows": self.rows, "targets": targets} | facts
+        """The rows, and the facts if there are any."""
+        return {"rows": self.rows} | ({"facts": self.facts} if self.facts else {})
 
 
 def tracked(items: Iterable[T], title: str) -> Iterable[T]:
     """The items, with a progress bar on a terminal."""
     return track(list(items), title, console=Console(stderr=True), transient=True)
-
-
-def mean(values: Iterable[float]) -> float:
-    """The geometric mean."""
-    return geometric_mean(list(values))
 
 
 def write(path: Path, reports: Sequence[Report]) -> None:
@@ -152,6 +117,7 @@ def _cpu() -> Row:
         "instruction set": library.instruction_set(),
         "peers have AMX": amx.is_granted(),
         "threads": len(os.sched_getaffinity(0)),
+        "freed memory is kept": os.environ.get(VARIABLE) == "1",
     }
 
 

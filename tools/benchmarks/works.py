@@ -33,6 +33,7 @@ class Work:
       fed: names of the operands that are inputs of the graph; the others are constants.
       outputs: how many there are.
       optimised: ONNX Runtime may change the graph, where it has no pair of nodes to drop.
+      weights: the form of the weights, if the rate at which they are read is of interest.
     """
 
     operator: str
@@ -47,6 +48,7 @@ class Work:
     domain: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     optimised: bool = False
+    weights: str = ""
 
     @property
     def is_chain(self) -> bool:

@@ -4,53 +4,35 @@ import platform
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tools.benchmarks import __main__, cases, chains, layers, report, stored, timing, works
+from tools.benchmarks import __main__, cases, layers, operators, report, stored, timing, works
 
 
-@pytest.mark.parametrize(("name", "count"), [("resnet50", 53), ("mobilenet_v2", 52)])
-def test_every_convolution_of_a_chain_takes_the_result_of_its_source(name, count):
-    links = list(chains.CHAINS[name]())
-    assert len(links) == count
-    for i, link in enumerate(links):
-        if link.source is not None:
-            assert link.source < i
-            given = links[link.source].layer
-            size = (given.size + 2 * given.padding - given.kernel) // given.stride + 1
-            assert (given.out_channels, size) == (link.layer.in_channels, link.layer.size)
-    assert sum(link.source is None for link in links) == (3 if name == "resnet50" else 1)
+def test_a_table_is_printed_and_written(monkeypatch, tmp_path, capsys):
+    def run(only, repeats):
+        yield report.Report("overhead", [{"call": "add", "us": 1.23456, "ratio": 0.5 * repeats}])
+
+    monkeypatch.setattr("tools.benchmarks.overhead.run", run)
+    __main__.main(["overhead", "--repeats", "3", "--json", str(tmp_path / "table.json")])
+    (row,) = stored.read(tmp_path / "table.json")["overhead"]["rows"]
+    assert row == {"call": "add", "us": 1.235, "ratio": 1.5}
+    assert "add" in capsys.readouterr().out
 
 
-def test_each_figure_has_that_without_kept_memory_beside_it(monkeypatch, tmp_path):
-    """The process measures again in another one, whose environment says so."""
-    kept = []
+@pytest.mark.parametrize("name", operators.WORKS)
+def test_a_small_work_of_each_operator_has_the_peers_bits(name):
+    works = {work.operator: work for work in operators.WORKS[name]() if work.input.size < 2**16}
+    for work in works.values():
+        assert operators.measure(work, 1, timing.NONE)["ratio"] > 0
 
-    def run(repeats):
-        row = {"operator": "add", "call us": 1 + repeats, "ratio": 0.5, "spread": "0.4-0.6"}
-        yield report.Report("directml", [row])
 
-    def run_off(command, env, **options):
-        assert (env["DMLAX_KEEP_FREED_MEMORY"], kept) == ("0", [])
-        reports = [report.Report("directml", [{"operator": "add", "call us": 9.0, "ratio": 0.8}])]
-        report.write(Path(command[-1]), reports)
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setenv("DMLAX_KEEP_FREED_MEMORY", "0")  # to be absent again after the test
-    monkeypatch.delenv("DMLAX_KEEP_FREED_MEMORY")
-    monkeypatch.setattr("tools.benchmarks.directml.run", run)
-    monkeypatch.setattr(__main__.dmlax, "keep_freed_memory", lambda: kept.append(True))
-    monkeypatch.setattr(__main__.subprocess, "run", run_off)
-    __main__.main(["directml", "--json", str(tmp_path / "table.json")])
-    (row,) = stored.read(tmp_path / "table.json")["directml"]["rows"]
-    assert [*row.items()] == [
-        *(("operator", "add"), ("call us", 21.0), ("call us off", 9.0)),
-        *(("ratio", 0.5), ("ratio off", 0.8), ("spread", "0.4-0.6")),
-    ]
-    assert kept == [True]
+def test_means_are_taken_over_the_rows_of_a_group():
+    rows = [{"operator": "add", "size": size, "ratio": 2.0**size} for size in (1, 3)]
+    assert stored.summary(rows) == [{"operator": "add", "ratio": "4.00 (2.00 to 8.00)"}]
+    assert stored.summary(rows[:1]) == []
 
 
 def test_a_work_whose_outputs_differ_is_not_timed():

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -16,21 +16,6 @@ GENERATIONS = {
     "v6e": "v6e:2x2",
     "TPU7x": "TPU7x:2x2x1",
 }
-# Twelve layers of layers.json: every kernel and stride, few and many channels, depthwise.
-LAYERS = (
-    "resnet50.conv1",
-    "resnet50.res2.1x1a",
-    "resnet50.res2.3x3",
-    "resnet50.res2.1x1c",
-    "resnet50.res3.3x3s2",
-    "resnet50.res3.proj",
-    "resnet50.res4.1x1b",
-    "resnet50.res4.3x3",
-    "resnet50.res5.1x1b",
-    "resnet50.res5.3x3",
-    "mobilenet.dw56s2",
-    "mobilenet.dw14",
-)
 # Without these variables libtpu looks for a TPU here before it compiles for another machine.
 _ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -41,32 +26,17 @@ _ENVIRONMENT = {
 }
 
 
-class Program(NamedTuple):
-    """The compiled program, and the CPU seconds of all the compiler's threads."""
-
-    compiled: jax.stages.Compiled
-    seconds: float
-
-    @property
-    def text(self) -> str:
-        """The optimised HLO."""
-        return str(self.compiled.as_text())
-
-    @property
-    def cost(self) -> dict[str, float]:
-        """The compiler's estimate: `flops`, `bytes accessed`, `optimal_seconds`."""
-        return dict(self.compiled.cost_analysis() or {})
-
-
-def program(generation: str, function: Callable[..., object], *operands: Any) -> Program:
-    """A function compiled for one chip, from the operands' shapes and dtypes."""
+def compile_for(
+    generation: str, function: Callable[..., object], *operands: Any
+) -> tuple[str, float]:
+    """Return the optimised HLO for one chip, and the CPU seconds of all the compiler's threads."""
     sharding = _sharding(generation)
     shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), operands
     )
     start = time.process_time()
     compiled = jax.jit(function).lower(*shapes).compile()
-    return Program(compiled, time.process_time() - start)
+    return str(compiled.as_text()), time.process_time() - start
 
 
 @cache

@@ -19,11 +19,14 @@ import pytest
 import dmlax
 from support.laws import LAWS
 from support.optimised import HOST, Product, Program, read
-from tools.benchmarks import ahead_of_time, cases
+from support.tpu import GENERATIONS, compile_for
+from tools.benchmarks import cases
 
 pytestmark = pytest.mark.tpu
 
-GENERATIONS = ("v4", "v5e", "v5p", "v6e", "TPU7x")
+LAYERS = cases.layers(  # every kernel and stride, few and many channels, depthwise
+    "conv1|res2.(1x1[ac]|3x3)|res3.(3x3s2|proj)|res[45].(1x1b|3x3)|dw56s2|dw14"
+)
 MOST_SECONDS = 30.0
 EIGHT_BITS = ("int8", "uint8")
 GROUPS = {"one group": 1, "two groups": 2, "depthwise": 16}
@@ -101,9 +104,8 @@ def test_products_are_of_int8_whatever_the_dtypes(generation, choice):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("name", range(12))
-def test_a_layer_is_one_product_of_int8(generation, name):
-    (layer,) = (each for each in cases.layers("") if each.name == ahead_of_time.LAYERS[name])
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_a_layer_is_one_product_of_int8(generation, layer):
     problem = cases.Problem.of(layer, 1)
     x = shape(problem.x.dtype, problem.x.shape)
     found = compiled(generation, problem.call, x, problem.filter())
@@ -154,10 +156,10 @@ def test_the_reader_sees_what_is_not_wanted():
     """The reference multiplies in int32, and a float product of another dtype shows too."""
     reference = partial(dmlax.convolution_integer, implementation="reference")
     operands = shape("uint8", (4, 4, 5, 5)), shape("int8", (4, 4, 2, 2))
-    found = read(ahead_of_time.program("v5e", reference, *operands).text)
+    found = read(compile_for("v5e", reference, *operands)[0])
     assert EXACT not in [each._replace(elements=0) for each in found.products]
-    by_float = ahead_of_time.program("v5e", jax.numpy.matmul, *2 * [shape("float32", (256, 256))])
-    assert [each.result for each in read(by_float.text).products] == ["f32"]
+    by_float, _ = compile_for("v5e", jax.numpy.matmul, *2 * [shape("float32", (256, 256))])
+    assert [each.result for each in read(by_float).products] == ["f32"]
 
 
 def test_the_reader_sees_a_callback():
@@ -165,7 +167,7 @@ def test_the_reader_sees_a_callback():
         jax.debug.callback(print, x)
         return x
 
-    found = read(ahead_of_time.program("v5e", called_back, shape("float32", (8,))).text)
+    found = read(compile_for("v5e", called_back, shape("float32", (8,)))[0])
     assert found.opcodes & HOST or found.custom_calls
 
 
@@ -207,10 +209,10 @@ def shape(dtype, sizes) -> jax.ShapeDtypeStruct:
 
 def compiled(generation, function, *operands) -> Program:
     """The program, after what holds for all of them."""
-    made = ahead_of_time.program(generation, function, *operands)
-    assert made.seconds < MOST_SECONDS
-    found = read(made.text)
-    assert "ENTRY" in made.text
+    text, seconds = compile_for(generation, function, *operands)
+    assert seconds < MOST_SECONDS
+    found = read(text)
+    assert "ENTRY" in text
     assert found.opcodes
     assert not found.dtypes & {"f64", "c64", "c128"}
     assert not found.opcodes & HOST

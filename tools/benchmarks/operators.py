@@ -1,59 +1,68 @@
-"""Products, sums, pools, lookups and dynamic quantization against ONNX Runtime, on a CPU."""
+"""Single operators against ONNX Runtime, on a CPU: the works of three benchmarks."""
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from onnx import helper
 
 import dmlax
+from dmlax._core.dispatch import Implementation
 from dmlax._core.requantize import Arithmetic
-from tools.benchmarks import onnx_peer
-from tools.benchmarks.options import ONLY, REPEATS
-from tools.benchmarks.report import Report, tracked
+from dmlax._fused.block_product.plan import Blocks
+from dmlax.onnx.operators import n_bits
+from tools.benchmarks import onnx_peer, peaks
+from tools.benchmarks.report import ONLY, REPEATS, Report, Row, tracked
 from tools.benchmarks.works import Work, measure
 
 OPTIONS = (ONLY, REPEATS)
 _INPUT, _ADDEND, _OUTPUT = (np.float32(scale) for scale in (0.0371, 0.0213, 0.0457))
 _ZERO_POINT, _OUTPUT_ZERO_POINT = np.uint8(117), np.uint8(121)
 _BATCHES = (1, 8)
-_SUM_SHAPES = ((256, 56), (512, 28), (1024, 14), (2048, 7))  # of ResNet-50: channels and size
-_SE_SHAPES = ((32, 112), (144, 56), (240, 28), (672, 14), (1152, 7))  # of EfficientNet-B0
+_SUM_SHAPES = ((256, 56), (512, 28), (1024, 14), (2048, 7))  # channels and size, in ResNet-50
+_SE_SHAPES = ((32, 112), (144, 56), (240, 28), (672, 14), (1152, 7))  # in EfficientNet-B0
 _PRODUCTS = ((1, 128, 768, 768), (1, 1, 768, 3072), (1, 512, 512, 512), (8, 128, 64, 128))
-_LIMITS = {
-    "MatMulInteger": 0.9,
-    "QLinearMatMul": 0.9,
-    "QLinearAdd": 1.0,
-    "QLinearMul": 1.0,
-    "QLinearSigmoid": 1.0,
-    "MaxPool": 1.0,
-    "QLinearGlobalAveragePool": 1.0,
-    "DynamicQuantizeLinear": 1.0,
-}
+_FEW_ROWS, _SIDES = (1, 2, 4, 8), (256, 1024, 4096)
+_BLOCK = 32  # elements of 4 bits that share a scale
+_ELEMENTS = (2**12, 2**14, 2**16, 150_000, 2**18, 2**20, 2**22)
 
 
-def run(only: str, repeats: int) -> Iterator[Report]:
-    """Check, then time, every operator whose name matches."""
-    works = [work for work in _works() if re.search(only, work.operator)]
+def run(benchmark: str, only: str, repeats: int) -> Iterator[Report]:
+    """Check, then time, every operator of the benchmark whose name matches."""
+    works = [work for work in WORKS[benchmark]() if re.search(only, work.operator)]
     if not works:
         return
-    report, _, overhead = onnx_peer.begin_report("family", repeats)
+    report, _, overhead = onnx_peer.begin_report(benchmark, repeats)
     for work in tracked(works, report.name):
-        report.rows.append(measure(work, repeats, overhead))
-    for name in dict.fromkeys(work.operator for work in works):
-        ratios = report.column("ratio", operator=name)
-        report.add_target(f"{name}: largest ratio to ORT", max(ratios), _LIMITS[name])
+        row = measure(work, repeats, overhead)
+        report.rows.append(row | (_of_reading(work, row) if work.weights else {}))
     yield report
+
+
+def _of_reading(work: Work, row: Row) -> Row:
+    """The form of a product's weights, and their rate beside that of reading as many bytes."""
+    b = work.operands["b"]
+    rate = b.nbytes / row["dmlax us"] * 1e6
+    shares = {"GB/s": 1e-9 * rate, "of reading": rate / _read_rate(b.nbytes)}
+    return {"weights": work.weights, **shares}
+
+
+@cache
+def _read_rate(size: int) -> float:
+    return peaks.read_rate(size)
 
 
 # Works -----------------------------------------------------------------------------------------
 
 
-def _works() -> Iterator[Work]:
+def _family() -> Iterator[Work]:
+    """Products, sums, pools, lookups and dynamic quantization."""
     for shape in _PRODUCTS:
         yield integer_product(*shape)
         yield from (quantized_product(*shape, arithmetic) for arithmetic in _ARITHMETICS)
@@ -69,7 +78,41 @@ def _works() -> Iterator[Work]:
         yield _dynamic(2**bits, arithmetic)
 
 
+def _few_rows() -> Iterator[Work]:
+    """Products of few rows, as in a language model's decode step."""
+    for side, rows in product(_SIDES, _FEW_ROWS):
+        integer = replace(integer_product(1, rows, side, side), weights="prepared")
+        yield integer
+        yield replace(integer, operand=integer.operands["b"], fed=("b",), weights="an input")
+        quantized = quantized_product(1, rows, side, side, "float32")
+        yield replace(quantized, weights="prepared")
+        yield _block_product(rows, side)
+
+
+def _element_wise() -> Iterator[Work]:
+    """Quantization and dequantization, six calls of a size in one program."""
+    rng = np.random.default_rng(0)
+    operands = {"scale": _INPUT, "zero_point": _ZERO_POINT}
+    for size in _ELEMENTS:
+        reals = rng.normal(0, 2, size).astype(np.float32)
+        for arithmetic in _ARITHMETICS:
+            call = _element(dmlax.element_wise_quantize_linear, arithmetic=arithmetic)
+            yield Work("QuantizeLinear", str(size), arithmetic, call, reals, operands)
+        call = _element(dmlax.element_wise_dequantize_linear)
+        yield Work("DequantizeLinear", str(size), None, call, _draw(size), operands)
+
+
+WORKS = {"family": _family, "few_rows": _few_rows, "element_wise": _element_wise}
 _ARITHMETICS: tuple[Arithmetic, ...] = ("exact", "float32")
+
+
+def _element(function: Callable[..., Any], **keywords: Any) -> Callable[..., Any]:
+    """An element-wise operator as a function of one array."""
+
+    def call(x: jax.Array, _: None, **options: Any) -> Any:
+        return function(x, _INPUT, _ZERO_POINT, **keywords, **options)
+
+    return call
 
 
 def _draw(*shape: int, bits: int = 8, dtype: type[np.integer] = np.uint8) -> np.ndarray:
@@ -210,6 +253,7 @@ def _sigmoid_table() -> np.ndarray:
 
 
 def _average(batch: int, layout: str, arithmetic: Arithmetic) -> Work:
+    """A global average pool."""
     channels, size = _SUM_SHAPES[-1]
     is_last = layout == "NHWC"
     x = _draw(batch, *((size, size, channels) if is_last else (channels, size, size)))
@@ -258,3 +302,29 @@ def _dynamic(size: int, arithmetic: Arithmetic) -> Work:
 
     name = "DynamicQuantizeLinear"
     return Work(name, f"2^{size.bit_length() - 1}", arithmetic, call, x, {}, outputs=3)
+
+
+def _block_product(rows: int, side: int) -> Work:
+    """A MatMulNBits of 4 bits without zero points."""
+    rng = np.random.default_rng(0)
+    held = rng.integers(0, 256, (side, side // _BLOCK, _BLOCK // 2), np.uint8)
+    scale = rng.uniform(0.5, 1.5, (side, side // _BLOCK)).astype(np.float32) / side
+
+    def call(x: jax.Array, operand: Any, implementation: Implementation = "auto") -> jax.Array:
+        if implementation == "xla" and len(x) > 1:  # the kernel adds each row by itself
+            return jnp.concatenate([call(row, operand, "xla") for row in x[:, None]])
+        plan, operands = n_bits.BLOCKS.plan(Blocks(x, *operand), _BLOCK)
+        return n_bits.BLOCKS.call(plan, operands, implementation)
+
+    return Work(
+        "MatMulNBits",
+        f"{rows}x{side}x{side}",
+        "exact",
+        call,
+        rng.normal(size=(rows, side)).astype(np.float32),
+        {"b": held, "scale": scale},
+        (held.reshape(side, -1), scale, np.full((1, 1), 8, np.float32)),
+        domain=onnx_peer.OWN_DOMAIN,
+        attributes={"K": side, "N": side, "bits": 4, "block_size": _BLOCK},
+        weights="4 bits",
+    )
