@@ -99,7 +99,7 @@ def _compile_while(lower: Callable[[], jax.stages.Lowered]) -> None:
         begun = set[bytes]()
         with launch.calling(functools.partial(_call, threads, begun)):
             program = lower()
-        for kernel in find_kernels(program):  # of functions that JAX lowered before
+        for kernel in find_kernels(program):  # JAX lowered their functions before
             if kernel.hash not in begun:
                 threads.submit(_compile, kernel)
 

@@ -80,7 +80,8 @@ def deserialize(data: bytes | bytearray) -> jax.export.Exported:
     """
     try:
         exported = jax.export.deserialize(bytearray(data))
-    except (AttributeError, ValueError, struct.error) as error:  # of the reader of flat buffers
+    # The reader of flat buffers raises these.
+    except (AttributeError, ValueError, struct.error) as error:
         rules = Rules("deserialize")
         rules.fail("option", "data", f"has {len(data)} bytes that are no export: {error}")
     for check in exported.disabled_safety_checks:

@@ -26,15 +26,15 @@ from dmlax.errors import Code, SpecError, UnsupportedError
 
 UINT = 2**32 - 1  # the largest integer of DirectML's fields
 ABSENT: Any = None  # the default of an operand that may be None
-MOST_DIMENSIONS = 8  # of a tensor of DirectML
+MOST_DIMENSIONS = 8  # the most axes of a DirectML tensor
 MOST_SIZE = 2**31 - 1  # pixels of a padded axis, which int32 counts
-MOST_ELEMENTS = 2**44  # of a tensor; XLA ends the process where int64 does not hold a product
+MOST_ELEMENTS = 2**44  # XLA ends the process if int64 does not hold a product of sizes
 _UNTYPED = (np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64))  # NumPy's defaults
 
 
-T = TypeVar("T")  # of required operands: arrays or their avals
+T = TypeVar("T")  # required operands: arrays or their avals
 _Operands = TypeVar("_Operands", bound=NamedTuple)
-OptionalT = TypeVar("OptionalT")  # of operands that may be None
+OptionalT = TypeVar("OptionalT")  # operands that may be None
 
 
 class Aval(NamedTuple):

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 WHOLE = "-"
-Names: TypeAlias = str  # of an array's axes, with spaces between them
+Names: TypeAlias = str  # the names of an array's axes, separated by spaces
 Shape: TypeAlias = tuple[int, ...]
 
 

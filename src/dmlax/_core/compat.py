@@ -58,7 +58,7 @@ _PACKAGE, _JAX = str(Path(__file__).parents[1]), str(Path(jax.__file__).parent)
 
 _AnyFunction = TypeVar("_AnyFunction", bound=Callable[..., Any])
 Context: TypeAlias = mlir.LoweringRuleContext
-Value = Any  # of MLIR, whose package has no types
+Value = Any  # an MLIR value; MLIR's package has no types
 
 
 def is_weak(array: Array) -> bool:
@@ -176,7 +176,7 @@ def scan_of(jaxpr: Any, **params: Any) -> tuple[ClosedProgram, int, int]:
     """The step of a scan, and the numbers of its constants and of its carries."""
     step = closed(jaxpr)
     assert step is not None
-    if "ft_in" in params:  # from JAX 0.12
+    if "ft_in" in params:  # JAX 0.12 and newer have it
         constants, carries, _ = (len(group) for group in params["ft_in"].unpack())
         return step, constants, carries
     return step, params["num_consts"], params["num_carry"]
@@ -322,7 +322,7 @@ mlir.register_lowering(_with_nan, mlir.lower_fun(_put_nan, multiple_results=Fals
 
 # True while a program is lowered that keeps its kernels, although it is exported.
 keeps_kernels = contextvars.ContextVar("dmlaxkeeps_kernels", default=False)
-_KERNEL_TARGETS = dict[str, None]()  # of XLA's calls, in order
+_KERNEL_TARGETS = dict[str, None]()  # the targets of XLA's calls, an ordered set
 
 
 def register_kernel(name: str, address: Any) -> None:

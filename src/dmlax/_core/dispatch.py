@@ -228,7 +228,7 @@ def _program(
         outputs = jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
         return labels.label(outputs, call, operands)
 
-    labelled.__name__ = operator.name  # as jaxprs and profiles show it
+    labelled.__name__ = operator.name  # jaxprs and profiles show the name
     run = jax.custom_jvp(labelled)
 
     @run.defjvp

@@ -57,7 +57,7 @@ def public_function(
                             numbers = True
                         elif not _is_on_device(value):
                             return function(*args, **kwargs)
-                if not kwargs and not numbers:  # as below, with fewer steps
+                if not kwargs and not numbers:  # the branch below, with fewer steps
                     program: Callable[..., _R] = _program(function)
                     return program(*args)
                 parameters: dict[str, Any] = {}
@@ -84,7 +84,7 @@ def public_function(
                 program = _program(function, *options)
                 return program(*args, **parameters)
             except (SpecError, UnsupportedError) as error:
-                error.__dict__.pop("__notes__", None)  # on frames that JAX hides
+                error.__dict__.pop("__notes__", None)  # notes about frames that JAX hides
                 raise
             except TypeError:
                 explain_keywords(function, kwargs, args)

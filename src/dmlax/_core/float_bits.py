@@ -71,7 +71,7 @@ def bitcast(x: Array, dtype: DTypeLike) -> Array:
     """The bytes of `x` as another dtype, also if `x` is a constant that XLA folds."""
     is_integer = x.dtype.kind in "iu" and jnp.issubdtype(dtype, jnp.integer)
     if is_integer and x.dtype.itemsize == jnp.dtype(dtype).itemsize:
-        return x.astype(dtype)  # which wraps
+        return x.astype(dtype)  # integers wrap
     return lax.bitcast_convert_type(compat.hide_constant(x), dtype)  # noqa: TID251
 
 

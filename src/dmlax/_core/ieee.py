@@ -137,7 +137,7 @@ def _sqrt_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Arr
 def _root(x: Array) -> Array:
     """The float32 square root, rounded right whatever the platform makes of one."""
     a = _Mantissa(x)
-    is_odd = (a.exponent ^ 1) & 1  # of the exponent less 127
+    is_odd = (a.exponent ^ 1) & 1  # whether the exponent less 127 is odd
     square = a.value << is_odd
     estimate = jnp.sqrt(square.astype(jnp.float32) * np.float32(2.0**-23))
     root = (estimate * np.float32(1 << 23)).astype(jnp.int32)

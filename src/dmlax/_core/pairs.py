@@ -15,7 +15,7 @@ from jax.typing import DTypeLike
 from dmlax._core import choice, float_bits
 from dmlax._core.arguments import Aval, expand_rank, structs
 
-BANK_BITS = 0x7C  # of an address in a GPU's shared memory: which of 32 banks has it
+BANK_BITS = 0x7C  # the bits of an address in a GPU's shared memory that name one of 32 banks
 _PAIRS = 1 << 16
 _WORTH_A_TABLE = 4 * _PAIRS  # elements
 

@@ -57,7 +57,7 @@ class PreparedWeights(Generic[Shape]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    VERSION: ClassVar[int]  # of the packed form; another one must not read it
+    VERSION: ClassVar[int]  # another version must not read the packed form
     SHAPE: ClassVar[type[Any]]
     _NOUN: ClassVar[str]
 
@@ -248,7 +248,7 @@ class Packer(Generic[PackedShapeT]):
             packed = self.pack(shape, weights, zero_point)
             return labels.label(packed, Preparation(self.operator, shape))
 
-        pack.__name__ = self.operator  # as jaxprs and profiles show it
+        pack.__name__ = self.operator  # jaxprs and profiles show the name
         return jax.jit(pack, static_argnums=0)
 
 

@@ -20,7 +20,7 @@ class Quantized(NamedTuple):
 
     values: Array  # int8 or uint8
     scale: Array  # float32
-    zero_point: Array | None  # of the values' dtype, or None for 0
+    zero_point: Array | None  # has the values' dtype; None stands for 0
 
     @property
     def steps(self) -> Array:
@@ -56,7 +56,7 @@ def quantized_sum(
 def _term(x: Quantized) -> float_bits.WideFloat:
     """(values - zero_point) * scale, the magnitude in the upper half."""
     factor = float_bits.unpack(x.scale)
-    magnitude = jnp.abs(x.steps).astype(jnp.uint32) * factor.mantissa  # below 2**32
+    magnitude = jnp.abs(x.steps).astype(jnp.uint32) * factor.mantissa  # the product is below 2**32
     wide = float_bits.shift_left_wide((jnp.zeros_like(magnitude), magnitude), jnp.uint32(30))
     return float_bits.WideFloat((x.steps < 0) ^ factor.negative, wide, factor.exponent - 30)
 

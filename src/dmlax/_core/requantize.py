@@ -23,9 +23,9 @@ ARITHMETICS = get_args(Arithmetic)
 
 _LIMB = 21  # limb width: a limb times (2 * 255 + 1) fits 32 bits
 _DIGIT = 7  # digit width of a long division: three to a limb
-_LIMBS = 5  # of the long division: two for the integer part, three for the fraction
+_LIMBS = 5  # the long division has two for the integer part, three for the fraction
 _24_BITS = (1 << 24) - 1
-_TIE_TO_EVEN = 1 << 12  # in units of 2**-63: above the truncation error, below the nearest non-tie
+_TIE_TO_EVEN = 1 << 12  # units of 2**-63: above the truncation error, below the nearest non-tie
 _SATURATED = np.uint32(1 << 31)  # no |accumulator| exceeds it
 MAGNITUDE_LIMIT = 255  # |round(v)| of this or more saturates whatever the zero point
 
@@ -433,7 +433,8 @@ def threshold_of_constants(
     if not all(np.isfinite(scale).all() and scale.all() for scale in (a, b, s)):
         return None
     ratio = a * b / s * (2 if halved else 1)
-    size = np.clip(np.abs(ratio), 2.0**-42, 2.0**42)  # beyond, all or none reach one half
+    # At ratios beyond, all or no accumulators reach one half.
+    size = np.clip(np.abs(ratio), 2.0**-42, 2.0**42)
     triples = zip(a.flat, b.flat, s.flat, strict=True)
     below = [_reciprocal_below(*triple, halved) for triple in triples]
 

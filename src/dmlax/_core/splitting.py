@@ -17,9 +17,9 @@ from dmlax._core.compat import Context, Value, export_kernels, platforms, privat
 
 _Operands = TypeVar("_Operands")  # a pytree of arrays
 _Outputs = TypeVar("_Outputs")  # a pytree of arrays
-_Function = Callable[[Any], Any]  # of one pytree of arrays to another
+_Function = Callable[[Any], Any]  # maps a pytree of arrays to another
 _Flat = Callable[..., Sequence[Array]]
-_Shapes = tuple[tuple[tuple[int, ...], np.dtype], ...]  # and dtypes, of outputs
+_Shapes = tuple[tuple[tuple[int, ...], np.dtype], ...]  # shapes and dtypes of outputs
 
 
 class _Private(NamedTuple):

@@ -22,8 +22,8 @@ from dmlax._core import ieee
 from dmlax._core.arguments import is_static
 
 _UNROLLED = 32  # terms of an iteration
-_LANES = 16  # of a kernel of rows (`_fused/rows/cpu/rows_kernels.cc`)
-_SUMS = 4  # that a kernel of rows adds in parallel
+_LANES = 16  # the lanes of the kernel of rows, `_fused/rows/cpu/rows_kernels.cc`
+_SUMS = 4  # the kernel of rows adds this many sums in parallel
 _PACKET = 16  # bytes of the vectors in which ONNX Runtime sums
 
 Floats = Any  # an Array or np.ndarray

@@ -4,14 +4,15 @@ import ctypes
 import os
 from collections.abc import Mapping
 
-VARIABLE = "DMLAX_KEEP_FREED_MEMORY"  # of the environment: anything but 0 keeps freed memory
+# The environment's variable: freed memory is kept unless it is 0.
+VARIABLE = "DMLAX_KEEP_FREED_MEMORY"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 _KEPT = {  # bytes
     _MMAP_THRESHOLD: 1 << 25,  # the largest that glibc takes
     _TRIM_THRESHOLD: 1 << 26,
     _TOP_PAD: 1 << 26,  # a whole heap of a thread
 }
-_LIMITS = "mmap_threshold", "trim_threshold", "top_pad"  # as glibc's tunables name them
+_LIMITS = "mmap_threshold", "trim_threshold", "top_pad"  # glibc's names of the tunables
 
 
 def keep_freed_memory() -> bool:

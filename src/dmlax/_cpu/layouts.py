@@ -12,7 +12,7 @@ class Layout(NamedTuple):
     """The kernel's layout that is nearest to a layout, whose axes are N, C and the spatial ones."""
 
     axes: tuple[int, ...]
-    rank: int  # of the kernel's arrays; missing spatial axes have size 1
+    rank: int  # the rank of the kernel's arrays; missing spatial axes have size 1
 
     @property
     def channels_last(self) -> bool:

@@ -22,7 +22,8 @@ class Block:
         self.ones = self.right + _kept_bytes(schedule)
         self.table = ColumnTable(self.ones + 8 * self.tile.depth, self.tile.columns)
         self.constants = self.table.end  # the epilogue's, if any
-        self.ring = self.constants + Adder.BYTES  # of the addend's tiles, if any
+        # The ring of the addend's tiles, if there is an addend.
+        self.ring = self.constants + Adder.BYTES
         self.bytes = self.table.end  # the table of the outputs' bytes, if any
         self.stage_bytes = _stage_bytes(schedule)
         self.span_bytes = self.stage_bytes // self.tile.spans

@@ -112,7 +112,7 @@ class _State(NamedTuple):
     """The loop over a thread's chunks."""
 
     chunk: Value
-    words: list[list[Value]]  # by operand
+    words: list[list[Value]]  # a list for each operand
 
 
 class _Block:
@@ -124,7 +124,7 @@ class _Block:
         self.tile, self.outputs, self.output = tile, outputs, memory["output"]
         self.operands = [(memory[f"operand_{i}"], x) for i, x in enumerate(rows)]
         self.table = ir.round_up(memory["shared"].shared_address(), CHUNK)
-        self.threads = blocks * tile.threads  # of the grid
+        self.threads = blocks * tile.threads  # the threads of the grid
         self.thread = ir.block() * tile.threads + ir.thread()
 
     def run(self, table: Pointer) -> None:

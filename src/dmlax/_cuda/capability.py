@@ -12,7 +12,7 @@ from dmlax._core.arguments import Aval
 from dmlax.errors import UnsupportedError
 
 CHUNK = 16  # bytes that a thread copies at once; shared memory is swizzled in chunks
-_MOST_BYTES = 2**35  # of an output whose chunks have numbers of 32 bits
+_MOST_BYTES = 2**35  # the largest output whose chunks have 32-bit numbers
 _CAPABILITY = "9.0"
 _JAX = (0, 11)  # has all that the kernels are written with
 

@@ -13,8 +13,8 @@ class Column(NamedTuple):
     """An output column's constants."""
 
     offset: Value  # added to a sum: the bias and the zero points' terms
-    zero_point: Value  # of right; its product with the sum of left's row is subtracted
-    multiplier: Value  # of its Factor
+    zero_point: Value  # right's zero point; its product with the sum of left's row is subtracted
+    multiplier: Value  # the multiplier of the column's Factor
     rounding: Value
     product: Value  # this and what follows is its Ratio, read for near ties only
     rest: Value

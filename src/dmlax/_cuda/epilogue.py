@@ -27,10 +27,10 @@ class Accumulators(NamedTuple):
 class Output:
     """The places of the output matrices of all groups, in elements."""
 
-    columns: int  # of a group, as they are stored
+    columns: int  # the columns of a group, as they are stored
     row_distance: int
     group_distance: int
-    columns_of_table: int = 0  # of a group, which one of several tables of entries is for
+    columns_of_table: int = 0  # the columns of a group that share one table of entries
     heads: int = 1  # groups whose rows lie side by side, `columns` apart
     # The place of a row among those that are stored; beyond the last one it is not.
     place_of: Callable[[Value], Value] | None = None

@@ -32,7 +32,7 @@ from dmlax._cuda.tile import Tile
 class Chunk(NamedTuple):
     """A chunk along the depth, and the address of a thread's first copy of it in shared memory."""
 
-    step_depth: Value  # where the step begins
+    step_depth: Value  # the depth at which the step begins
     within: Value  # bytes from there
     to: Value
 
@@ -154,11 +154,11 @@ class RightLoader:
 class NextCopy(NamedTuple):
     """The stage that a thread copies next."""
 
-    first_row: Value  # of its tile
-    step: Value  # of the tile's depth
+    first_row: Value  # the first row of the block's tile
+    step: Value  # the step along the tile's depth
     stage: Value  # bytes from the first stage
-    rows: list[Any]  # of the left matrix, as its loader locates them
-    addend_place: Value | None  # of the tile, in the ring of the addend's
+    rows: list[Any]  # rows of the left matrix, as its loader locates them
+    addend_place: Value | None  # the tile's place in the ring of addend tiles
 
 
 @dataclass

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 class HeadRows:
     """The rows of the matrices of all heads of all images; distances are in bytes."""
 
-    heads: int  # of an image
-    image: int  # from an image to the next one
-    head: int  # from a head to the next one
-    row: int  # from a row to the next one of the same head
-    start: int  # of the first row
+    heads: int  # the heads of an image
+    image: int  # the step from an image to the next one
+    head: int  # the step from a head to the next one
+    row: int  # the step from a row of a head to its next row
+    start: int  # the place of the first row
 
     def offset(self, group: "IntOrValue") -> "IntOrValue":
         """The offset of the first row of a matrix, in the width of its number."""

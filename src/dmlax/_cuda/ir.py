@@ -71,7 +71,8 @@ class Value:
     __xor__ = _operation(arith.xori)
     __lshift__ = _operation(arith.shli)
     __rshift__ = _operation(arith.shrui)
-    __floordiv__ = _operation(arith.divui)  # by a constant: the compiler multiplies instead
+    # The compiler multiplies instead of dividing by a constant.
+    __floordiv__ = _operation(arith.divui)
 
     def __divmod__(self, divisor: int) -> "tuple[Value, Value]":
         quotient = self // divisor

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dmlax._cuda import ir
 from dmlax._cuda.ir import Value
 
-ROWS = 16  # of left
+ROWS = 16  # the rows of a left tile
 COLUMNS = 8  # rows of right
 DEPTH = 32  # bytes
 

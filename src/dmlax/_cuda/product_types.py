@@ -39,9 +39,9 @@ class ProductTypes:
     left: np.dtype
     right: np.dtype  # before it was re-based to int8
     output: np.dtype
-    arithmetic: Arithmetic | None  # of a quantized output; None: int32 sums
-    bias_limit: int | None = None  # to which a bias is clamped; None: sums with it wrap
-    sum: SumTypes | None = None  # of an addend
+    arithmetic: Arithmetic | None  # None if the output is int32 sums
+    bias_limit: int | None = None  # a bias is clamped to it; None if sums with a bias wrap
+    sum: SumTypes | None = None  # None without an addend
 
     @property
     def requantized(self) -> np.dtype:
@@ -58,5 +58,5 @@ class UniformProduct(NamedTuple):
     """A product whose parameters are single values."""
 
     types: ProductTypes
-    sums_rows: bool  # of left, as right has a zero point
+    sums_rows: bool  # True if right has a zero point: rows of left are summed
     summed: int  # products of one output

@@ -42,7 +42,7 @@ class Term(NamedTuple):
     """A quantized tensor's parameters."""
 
     scale: Value  # bits of a float32
-    zero_point: Value  # of unsigned bytes
+    zero_point: Value  # the zero point of unsigned bytes
 
 
 class Byte(NamedTuple):
@@ -61,7 +61,7 @@ class Fraction(NamedTuple):
 class _Exact(NamedTuple):
     """Words in shared memory: what every sum reads; then what near ties read."""
 
-    a_ratio: Value  # of a's scale to the sum's, times 2**24
+    a_ratio: Value  # the ratio of a's scale to the sum's, times 2**24
     b_ratio: Value
     fixed_low: Value  # what the zero points, a half and the error add, times 2**32
     fixed_high: Value
@@ -80,13 +80,13 @@ class _Float32(NamedTuple):
     a_ratio: Value  # the scales over the sum's
     b_ratio: Value
     fixed: Value  # what the zero points add
-    bound: Value  # of all magnitudes
+    bound: Value  # the bound of all magnitudes
 
 
 class Adder:
     """clamp(round((a + b) / scale) + zero point), of terms `(value - zero point) * scale`."""
 
-    BYTES = 16 * -(-len(_Exact._fields) // 4)  # of shared memory
+    BYTES = 16 * -(-len(_Exact._fields) // 4)  # the bytes in shared memory
 
     def __init__(
         self, arithmetic: Arithmetic, dtypes: tuple[np.dtype, np.dtype, np.dtype], address: Value

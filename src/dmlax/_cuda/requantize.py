@@ -33,10 +33,10 @@ def literal(value: float) -> str:
 # error or less is a near tie.
 _HALF = 1 << 31
 _ERROR = literal(129.0)  # times 1 / multiplier, in units: 257 / 2, and the error of this itself
-_MOST_ERROR = literal(2.0**30 * 1.001)  # that of the largest accumulator
+_MOST_ERROR = literal(2.0**30 * 1.001)  # the error of the largest accumulator
 _UNIT = "0d41F0000000000000"  # 2**32 of them
 _LARGEST = "0d41DFFFFFFFC00000"  # 2**31 - 1: a multiplier beyond is too large for an integer
-_ALL_NEAR = (1 << 32) - 1  # with a multiplier of 1, the low word of an accumulator 0 alone is above
+_ALL_NEAR = (1 << 32) - 1  # at multiplier 1 only accumulator 0 has a greater low word
 _FAR = literal(2.0**10)  # every output beyond saturates
 ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
@@ -44,7 +44,7 @@ _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 # negative one are negative: below 2**23 the product is subnormal.
 INTEGER_BITS = "0f00000001"
 _PRODUCT = "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2;"  # an accumulator, scaled
-FRACTION = 2.0**-8  # of a byte as a float32: the instruction that makes it clamps it to 0 and 1
+FRACTION = 2.0**-8  # a byte's unit as a float32; the conversion clamps to 0 and 1
 
 
 class _Scale(NamedTuple):
@@ -85,7 +85,7 @@ class Ratio(NamedTuple):
 class Factor(NamedTuple):
     """Constants by which a channel's accumulators are multiplied, and that are added then."""
 
-    multiplier: Value  # in "float32" a float32, else an integer, times 2**-32
+    multiplier: Value  # a float32 in "float32" arithmetic, else an integer in units of 2**-32
     rounding: Value  # times 2**-32: a half and the error; nothing in "float32"
 
 
@@ -115,7 +115,7 @@ def compute_exact_factor(scales: Scales) -> tuple[Factor, Ratio]:
         f"mul.rn.f64 a, a, {_UNIT}; setp.ge.f64 p, a, {_LARGEST}; cvt.rni.s32.f64 $0, a; "
         f"selp.b32 $0, 1, $0, p; selp.b32 $1, {_ALL_NEAR}, $1, p; }}"
     )
-    operands = product, y.mantissa, (constant(127) - shift) << 23  # of a float32, 2**-shift
+    operands = product, y.mantissa, (constant(127) - shift) << 23  # 2**-shift as a float32
     size, rounding = ir.ptx_values(text, [32, 32], operands)
     multiplier = select(sign != 0, constant(0) - size, size)
     return Factor(multiplier, rounding), Ratio(product.to_word(), rest, y.mantissa)
@@ -257,7 +257,7 @@ _ROUND = (
     "sub.u32 s, s, 1; shf.l.wrap.b32 r0, 0, u, s; shf.l.wrap.b32 r1, u, v, s; "
     "shf.l.wrap.b32 r2, v, 0, s; setp.ge.u32 far, s, 32; "
     "selp.b32 r2, r1, r2, far; selp.b32 r1, r0, r1, far; selp.b32 r0, 0, r0, far; "
-    "and.b32 u, q, 1; sub.cc.u32 u, 0, u; "  # of an odd q, a tie is rounded up
+    "and.b32 u, q, 1; sub.cc.u32 u, 0, u; "  # a tie is rounded up if q is odd
     "subc.cc.u32 r0, r0, l0; subc.cc.u32 r1, r1, l1; subc.u32 r2, r2, l2; "
     "shr.u32 r2, r2, 31; add.u32 $0, q, r2; }"
 )

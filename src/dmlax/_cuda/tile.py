@@ -40,13 +40,13 @@ class GemmProblem:
 
     rows: int
     columns: int
-    depth: int  # in bytes, of whole chunks
+    depth: int  # bytes, a multiple of a chunk's
     groups: int = 1
     unsigned: bool = False  # left is uint8, else int8; right is int8
     adds: bool = False  # an addend to the outputs
     looks_up: bool = False  # bytes of the outputs in a table
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
-    tables: int = 1  # of bytes, for equal parts of the columns
+    tables: int = 1  # byte tables; each serves an equal part of the columns
     gathers: bool = False  # left's rows are windows of an image
     sliding: Sliding | None = None  # these windows, where a tile copies their pixels once
 
@@ -130,7 +130,7 @@ class Schedule:
 
     problem: GemmProblem
     tile: Tile
-    row_tiles: int  # that blocks begin with; a block's next tile is so many further
+    row_tiles: int  # blocks begin with these; a block's next tile is this many further
 
     @classmethod
     def of(cls, problem: GemmProblem, tile: Tile, multiprocessors: int) -> "Schedule":

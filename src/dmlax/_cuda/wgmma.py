@@ -12,10 +12,10 @@ from dmlax._cuda import cp_async, ir
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Value, constant
 
-ROWS = 64  # of the left matrix, in one product
+ROWS = 64  # one product multiplies this many rows of the left matrix
 DEPTH = 32  # bytes of a row, in one product
 ALIGNMENT = 1024  # bytes, of a matrix
-_SWIZZLE_CODES = {128: 1, 64: 2, 32: 3, 16: 0}  # of a descriptor, by bytes of a row
+_SWIZZLE_CODES = {128: 1, 64: 2, 32: 3, 16: 0}  # a descriptor's codes, by the bytes of a row
 
 
 def swizzle(row: Value, chunk: Value, row_bytes: int) -> Value:

@@ -47,7 +47,7 @@ class QuantizedWeights(_Weights):
         weights.axis = axis
         return weights
 
-    def __getnewargs__(self) -> tuple[Any, ...]:  # as copies and pickles make it
+    def __getnewargs__(self) -> tuple[Any, ...]:  # copies and pickles call it
         return (*self, self.axis)
 
 

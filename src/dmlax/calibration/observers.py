@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from dmlax._core import ieee
 from dmlax._core.arguments import Rules
 
-LEAST_EXPONENT = -126  # of a bin's width, a normal float
+LEAST_EXPONENT = -126  # a bin's width is at least 2**-126, a normal float
 _CANDIDATES = 128  # ranges among which `mse` chooses
 _STATIC = {"static": True}  # fields that are no leaves of the pytree
 
@@ -185,7 +185,8 @@ def _least_error(
 ) -> tuple[Array, Array]:
     """The share of the range whose quantization has the least square error."""
     centers = jnp.arange(len(counts), dtype=jnp.float32) + (0.5 - len(counts) // 2)
-    ends = jnp.ldexp(jnp.stack([low, high]), -exponent)  # in bins, whose squares are finite
+    # In units of bins, whose squares are finite.
+    ends = jnp.ldexp(jnp.stack([low, high]), -exponent)
     centers = jnp.clip(centers, *ends)
 
     def error(share: Array) -> Array:

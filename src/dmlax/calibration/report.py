@@ -14,9 +14,9 @@ class LayerError(NamedTuple):
     """One layer's error."""
 
     name: str
-    signal_to_noise: float  # in decibels, infinite where nothing differs
+    signal_to_noise: float  # decibels, infinite where nothing differs
     greatest: float
-    mean: float  # of `actual - expected`, which bias correction removes
+    mean: float  # the mean of `actual - expected`, which bias correction removes
 
 
 class ErrorReport(NamedTuple):

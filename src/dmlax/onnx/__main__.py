@@ -21,9 +21,9 @@ from dmlax.onnx import Model, load, peer
 from dmlax.onnx.inputs import draw_inputs
 from dmlax.onnx.nodes import run_nodes
 
-_ROUNDING = 1e-5  # of floats, relative to the largest element
-_MOST_LINES = 8  # of floats that differ by rounding
-_SECONDS, _FEWEST_CALLS = 3.0, 5  # of a benchmark
+_ROUNDING = 1e-5  # floats round within this, relative to the largest element
+_MOST_LINES = 8  # lines about floats that differ by rounding
+_SECONDS, _FEWEST_CALLS = 3.0, 5  # a benchmark takes at least these
 _Item = TypeVar("_Item")
 Tensors: TypeAlias = Mapping[str, np.ndarray]
 

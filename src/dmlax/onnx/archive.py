@@ -36,7 +36,7 @@ Value = TypeVar("Value")
 
 VERSION = 2  # an archive without subgraphs and functions has version 1
 _GRAPH = "graph.json"
-_OBJECT_BYTES = 16  # of Python objects for a byte of JSON
+_OBJECT_BYTES = 16  # bytes of Python objects for a byte of JSON
 _ADVICE = "; store it without compression"
 _OF_GRAPH = ("outputs", "constants", "nodes")
 _OF_NODE = ("name", "op", "domain", "version", "inputs", "outputs", "attributes")
@@ -119,7 +119,7 @@ def read(source: Path | bytes) -> tuple[Graph, Options]:
                 return _Reader(file, size).read()
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
-        except Exception as error:  # of the readers of zip, JSON and `.npy`
+        except Exception as error:  # the readers of zip, JSON and `.npy` raise many kinds
             text = f"{path} is malformed: {type(error).__name__}: {str(error)[:300]}"
             raise ModelError(text) from None
 

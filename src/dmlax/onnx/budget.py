@@ -11,7 +11,7 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.identity import IdentityMap
 
 FREE = 1 << 28  # bytes that every file may need
-MAXIMUM_RANK = 16  # of a tensor
+MAXIMUM_RANK = 16  # the highest rank of a tensor
 
 
 class OverBudget(Exception):

@@ -31,10 +31,10 @@ from dmlax.onnx.protobuf import infer_types
 Structs: TypeAlias = Mapping[str, jax.ShapeDtypeStruct]
 Avals: TypeAlias = Mapping[str, Aval]
 _OURS = (SpecError, UnsupportedError, ModelError)
-MULTIPLE = 32  # of a size that a network halves five times
+MULTIPLE = 32  # a network halves a size five times
 _SHOWN = 8  # names in a line
-_MOST_FACTS = 8  # of dynamic sizes; every comparison takes time in proportion to them
-_LONGEST_FACT = 80  # of characters, with short names; JAX takes minutes to compare with longer ones
+_MOST_FACTS = 8  # the time of every comparison grows with the facts
+_LONGEST_FACT = 80  # characters, with short names; longer facts take JAX minutes
 
 
 class Assumptions(NamedTuple):
@@ -120,7 +120,7 @@ class _Watch(Watch):
             for node in graph.run_nodes()
             if (why := why_not(node))
         }
-        self.skipped: dict[Node, None] = {}  # in order
+        self.skipped: dict[Node, None] = {}  # an ordered set
         self.avals: dict[Graph, Avals] = {}
         self._graph, self._inputs = graph, inputs
 

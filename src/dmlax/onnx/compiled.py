@@ -17,9 +17,9 @@ from dmlax.onnx.weights import Param
 Inputs: TypeAlias = Mapping[str, object]
 Arrays = dict[str, Array]
 
-_MOST_BYTES = 1 << 14  # of a constant
+_MOST_BYTES = 1 << 14  # the bytes of the largest constant
 # A GPU computes few images while JAX takes a hundred arguments.
-_MOST_BYTES_OF_FEW = 1 << 20  # of a constant of a program for few images
+_MOST_BYTES_OF_FEW = 1 << 20  # the largest constant of a program for few images
 _FEW = 1 << 23  # bytes of the inputs for few images
 
 

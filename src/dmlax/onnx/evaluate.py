@@ -249,7 +249,7 @@ def give_operators(graph: Graph, operators: Mapping[str, Any]) -> Graph:
 
     def give(node: Node) -> Node:
         name = operator_name(node.domain, node.op)
-        op = name if node.domain else f"::{name}"  # which no pass knows
+        op = name if node.domain else f"::{name}"  # no pass knows this name
         return node.replace(op=op, domain=GIVEN) if name in operators else node
 
     return graph.map_graphs(lambda graph: graph.replace(nodes=tuple(map(give, graph.nodes))))

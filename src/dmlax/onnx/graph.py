@@ -16,7 +16,7 @@ SHORT_DOMAINS = {"ai.onnx": "", "": ""}
 MICROSOFT = "com.microsoft"
 OWN = "dmlax"  # the domain of operators that passes make
 GIVEN = "operators"  # the domain of operators that a caller of `load` computes
-MAXIMUM_DEPTH = 8  # of subgraphs in subgraphs
+MAXIMUM_DEPTH = 8  # subgraphs in subgraphs
 CAPTURES = "captures"
 """The attribute that names the captured tensors of a node with subgraphs.
 

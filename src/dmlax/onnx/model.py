@@ -570,7 +570,7 @@ def _symbolic_shape(
         shape: tuple[object, ...] = ()
         if sizes:
             shape = tuple(jax.export.symbolic_shape(listed, scope=scope))
-    except Exception as error:  # of its parser
+    except Exception as error:  # the parser's own error
         raise ModelError(f"{text}: {str(error)[:300]}") from None
     is_valid = all(size >= 0 for size in shape if isinstance(size, int))
     expect(is_valid and len(shape) == len(sizes), f"{text}, which is none")

@@ -48,10 +48,10 @@ _Tensor: TypeAlias = "tuple[onnx.TensorProto, memoryview | None]"
 _FunctionKey: TypeAlias = tuple[str, str, str]  # domain, operator and overload
 _OPSETS_END = 1 << 31
 _IN_PLACE_BYTES = 1 << 12  # the size from which a tensor is read in place, as a weight
-_FIELD_BYTES = 512  # that reading a node, an initializer or an input takes beside its data
-_MOST_INTEGERS, _LARGE = 64, 1 << 16  # in operands of shape inference
-_COPY_BYTES = 2048  # of a node of a function's body
-_MOST_CALLS = 32  # of functions in functions
+_FIELD_BYTES = 512  # the memory of reading a node, an initializer or an input, without its data
+_MOST_INTEGERS, _LARGE = 64, 1 << 16  # integers in operands of shape inference
+_COPY_BYTES = 2048  # the memory of a node of a function's body
+_MOST_CALLS = 32  # the depth of functions in functions
 _EXTRA = 'reading an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
 
 
@@ -96,8 +96,8 @@ class _Scope(NamedTuple):
     """The context in which the nodes of a graph or of a function body are read."""
 
     opsets: Mapping[str, int]  # imported, by domain
-    attributes: Mapping[str, Any] | None = None  # of the call of a function
-    functions: tuple[_FunctionKey, ...] = ()  # that are being inlined
+    attributes: Mapping[str, Any] | None = None  # the attributes of a function's call
+    functions: tuple[_FunctionKey, ...] = ()  # the functions that are being inlined
     depth: int = 0  # the number of graphs around
     types: Mapping[str, bytes] | None = None  # serialized types of a function's tensors
 
@@ -156,10 +156,11 @@ class _Reader:
         self.functions: dict[_FunctionKey, onnx.FunctionProto] = {}
         self.model, self.constants = module.ModelProto(), dict[str, np.ndarray]()
         self.main_types: dict[str, bytes] | None = None
-        self.calls: collections.Counter[str] = collections.Counter()  # of functions, by name
+        # The calls of functions, by name.
+        self.calls: collections.Counter[str] = collections.Counter()
         self.folder = folder
         self.budget = Budget(size)
-        self.files: set[Path] = set()  # of external data
+        self.files: set[Path] = set()  # the files of external data
         self.sizes: dict[str | tuple[str, int], str] = {}  # names of dynamic sizes, by the file's
 
     def graph(self, model: onnx.ModelProto, tensors: Iterator[_Tensor]) -> Graph:

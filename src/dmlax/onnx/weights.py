@@ -15,7 +15,7 @@ from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.values import NARROW
 from dmlax.onnx.operators.windows import ConvolutionLayout
 
-PLACES: dict[str, tuple[int, ...]] = {  # of the weights and of their zero point
+PLACES: dict[str, tuple[int, ...]] = {  # the inputs that are weights and their zero points
     "QLinearConv": (3, 5),
     "ConvInteger": (1, 3),
     "QLinearMatMul": (3, 5),
@@ -28,7 +28,7 @@ PLACES: dict[str, tuple[int, ...]] = {  # of the weights and of their zero point
     "DynamicQuantizeLSTM": (1, 9, 2, 11),
     "QAttention": (1, 7),
 }
-PACKED_PLACES = {"DequantizedMatMul": 1, "GatherBlockQuantized": 0}  # of operands that stay packed
+PACKED_PLACES = {"DequantizedMatMul": 1, "GatherBlockQuantized": 0}  # the operand that stays packed
 _RANKS = {"QLinearConv": (3, 4), "ConvInteger": (3, 4), "DynamicQuantizeLSTM": (2, 3)}  # packed
 Param: TypeAlias = jax.Array | PreparedWeights[Any] | PackedIntegers
 

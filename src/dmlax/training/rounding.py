@@ -21,7 +21,7 @@ from dmlax._operators.quantize.api import (
 T = TypeVar("T")
 Limits = tuple[int, int]  # the least and the greatest quantized value
 _IDENTITY = np.arange(256, dtype=np.uint8)
-_IS_NAN = np.uint8(2)  # beside 1 for a value inside of the clamp, and 0 for one outside
+_IS_NAN = np.uint8(2)  # 1 marks a value inside of the clamp, 0 one outside
 _FOUR_BITS = {"int4": (-8, 7), "uint4": (0, 15)}  # NumPy does not know them
 
 

@@ -18,7 +18,7 @@ class Rows(NamedTuple):
     """The operands: rows, and for a normalization the factors and any addends of columns."""
 
     input: Array
-    scale: Array = ABSENT  # of a normalization; of an average the float of every byte's bits
+    scale: Array = ABSENT  # a normalization's factors, or the float of every byte for an average
     bias: Array | None = None
 
 

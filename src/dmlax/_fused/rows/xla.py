@@ -9,7 +9,7 @@ from dmlax._core import float_bits, ieee, sums
 from dmlax._core.arguments import expand_rank
 from dmlax._fused.rows.plan import AveragePlan, Rows, RowsPlan
 
-_LOWEST = np.float32(-87.336540)  # of an exponential that is no 0
+_LOWEST = np.float32(-87.336540)  # the lowest argument whose exponential is not 0
 _ROUNDING = np.float32(12582912)  # its last bit is worth 1
 _COEFFICIENTS = np.asarray(
     [

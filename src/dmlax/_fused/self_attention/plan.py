@@ -17,16 +17,17 @@ from dmlax._operators.matmul import plan as product
 from dmlax._operators.matmul.plan import FusedPlan, ProductPlan
 from dmlax._operators.matmul.plan import Operands as ProductOperands
 
-Tables = Sequence[Array | np.ndarray]  # for the bytes of the queries, the keys and the values
+# Tables for the bytes of the queries, the keys and the values.
+Tables = Sequence[Array | np.ndarray]
 
 
 class Layout(NamedTuple):
     """The layout of queries, keys and values in the product's output."""
 
-    rows: int  # of an image
+    rows: int  # the rows of an image
     heads: int
-    columns: int  # of a head
-    row: int  # of the only query; -1: all are queries
+    columns: int  # the columns of a head
+    row: int  # the row of the only query; -1 if all rows are queries
 
     def split(self, y: Array) -> list[Array]:
         """The queries, the keys and the values: (images, heads, rows, columns)."""

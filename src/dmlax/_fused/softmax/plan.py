@@ -26,7 +26,7 @@ class SoftmaxPlan(BasePlan):
 
     input: Aval
     zero_point: int
-    multiplier: float  # of the exponentials: the whole number 1 / y_scale, a float32
+    multiplier: float  # multiplies exponentials: the whole number 1 / y_scale, a float32
 
     @property
     def output(self) -> Aval:

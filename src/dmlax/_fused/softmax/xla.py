@@ -34,7 +34,8 @@ def _divide(terms: Array, multiplier: float, places: Array, total: Array) -> Arr
     term, divisor = float_bits.unpack(terms), float_bits.unpack(total)
     fraction, exponent = math.frexp(abs(multiplier))
     high, low = float_bits.multiply_wide(term.mantissa, jnp.uint32(int(fraction * 2**24)))
-    leading = ((high << 8) | (low >> 24)).astype(jnp.int32)  # of a product's 52 bits
+    # The leading bits of a product of 52 bits.
+    leading = ((high << 8) | (low >> 24)).astype(jnp.int32)
     following = ((low & 0xFFFFFF) << 4).astype(jnp.int32)
     quotient = float_bits.quotient_twice(leading[places], following[places], divisor.mantissa)
     # It is twice the quotient of products with four more bits, and at least 2**27.

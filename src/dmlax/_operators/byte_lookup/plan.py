@@ -13,7 +13,7 @@ from dmlax._core.axis_names import AxisNames, numbered, whole
 from dmlax._core.partitions import partition_by_names
 from dmlax._core.plans import BasePlan
 
-ENTRIES = 256  # of the table: one for each value of 8 bits
+ENTRIES = 256  # a table has an entry for each value of 8 bits
 
 
 RULES = Rules("quantized_lookup")

@@ -121,7 +121,7 @@ _one_or_per_channel = partial(
     rules.one_or_per_channel, "OutputChannelCount", "filter", "FilterTensor", axis=0, rank=4
 )
 _BIAS, _I32 = {"BiasTensor": I32}, {"OutputTensor": I32}
-_DIMENSIONS = (  # of ConvolutionInteger
+_DIMENSIONS = (  # the patterns of ConvolutionInteger
     "{ BatchCount, InputChannelCount, [InputHeight], InputWidth }",
     "{ [1], [1], [1], 1 }",
     "{ FilterBatchCount, FilterChannelCount, [FilterHeight], FilterWidth }",

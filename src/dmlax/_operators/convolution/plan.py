@@ -37,7 +37,7 @@ class FilterShape(NamedTuple):
     filter: Aval
     layouts: Layouts
     group_count: int
-    packing: Packing = "rows"  # of a prepared one's bytes
+    packing: Packing = "rows"  # the layout of a prepared filter's bytes
 
     @property
     def specification(self) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ class Convolution(NamedTuple, Generic[T, OptionalT]):
     filter_scale: OptionalT = ABSENT
     output_scale: OptionalT = ABSENT
     output_zero_point: OptionalT = ABSENT
-    threshold: OptionalT = ABSENT  # of known scales: for the lowerings to XLA
+    threshold: OptionalT = ABSENT  # made of known scales for the lowerings to XLA
 
 
 Operands = Convolution[Any, Any]  # `filter` is an array or `Prepared`
@@ -333,7 +333,7 @@ def _output_size(
     fitting = windows.output_size(padded, span, options.strides[axis])
     if decide(lambda: span <= padded, False):
         return fitting
-    return jax.core.max_dim(fitting, 0)  # as `lax` does
+    return jax.core.max_dim(fitting, 0)  # `lax` computes the size so
 
 
 def axis_names(plan: ConvolutionPlan, operands: Operands) -> AxisNames:
@@ -382,7 +382,8 @@ def local_plan(plan: ConvolutionPlan, operands: Operands) -> tuple[ConvolutionPl
     )
     local = filter._replace(filter=filter.filter._replace(shape=sizes), group_count=groups)
     operands = operands._replace(threshold=None)
-    zero_point = getattr(array, "zero_point", operands.filter_zero_point)  # as the avals have it
+    # The avals have the prepared filter's.
+    zero_point = getattr(array, "zero_point", operands.filter_zero_point)
     avals = renew_avals(plan.operands, operands._replace(filter_zero_point=zero_point))
     return replace(plan, operands=avals, filter=local), operands
 

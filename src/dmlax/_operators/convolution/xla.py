@@ -29,7 +29,7 @@ from dmlax._operators.convolution.prepare import as_int32, as_prepared, pad_chan
 # CUDA's int8 product is wrong for lengths that 4 does not divide; it loads 16 bytes.
 _CONTRACTION = 16
 _INT32_MAX = 2**31 - 1
-_MOST_WORDS = 2**31  # of a padded image, so that int32 addresses them
+_MOST_WORDS = 2**31  # int32 addresses the words of a padded image
 
 
 def run(plan: ConvolutionPlan, operands: Operands) -> Array:

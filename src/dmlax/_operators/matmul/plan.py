@@ -40,7 +40,7 @@ class MatrixShape(NamedTuple):
     """A right matrix's dtype and shape: all that is static of a prepared one."""
 
     matrix: Aval  # (..., K, N), or (K,)
-    packing: Packing = "rows"  # of a prepared one's bytes
+    packing: Packing = "rows"  # the layout of a prepared matrix's bytes
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ class Product(NamedTuple, Generic[T, OptionalT]):
     b_scale: OptionalT = ABSENT
     output_scale: OptionalT = ABSENT
     output_zero_point: OptionalT = ABSENT
-    threshold: OptionalT = ABSENT  # of known scales: for the lowerings to XLA
+    threshold: OptionalT = ABSENT  # made of known scales for the lowerings to XLA
 
 
 Operands = Product[Any, Any]  # `b` is an array or `Prepared`; parameters are as the plan says
@@ -99,7 +99,7 @@ class ProductPlan:
     matrix: MatrixShape
     prepared: bool
     arithmetic: Arithmetic
-    batch: tuple[int, ...]  # of the output
+    batch: tuple[int, ...]  # the batch axes of the output
     output: Aval
     steep: bool = False  # the scales are known, and a sum that no int32 holds saturates
 
@@ -351,7 +351,8 @@ def local_plan(plan: ProductPlan, operands: Operands) -> tuple[ProductPlan, Oper
     assert batch is not None
     columns = matrix.matrix.shape[-1:] if len(matrix.matrix.shape) > 1 else ()
     output = plan.output._replace(shape=(*batch, *a[-2:-1], *columns))
-    zero_point = getattr(operands.b, "zero_point", operands.b_zero_point)  # as the avals have it
+    # The avals have the prepared matrix's.
+    zero_point = getattr(operands.b, "zero_point", operands.b_zero_point)
     avals = renew_avals(plan.operands, operands._replace(b_zero_point=zero_point))
     return replace(plan, operands=avals, matrix=matrix, batch=batch, output=output), operands
 

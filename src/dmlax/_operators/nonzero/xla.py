@@ -22,7 +22,7 @@ class _Words(NamedTuple):
 
     bits: Array
     first: Array
-    last: Array  # where a device's slice ends within a word, the rest of the word is no element
+    last: Array  # the word in which a device's slice ends; bits after the end are no elements
 
 
 def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:

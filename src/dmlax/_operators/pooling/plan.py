@@ -34,7 +34,7 @@ from dmlax.errors import UnsupportedError
 
 Kind = Literal["average", "global_average", "max"]
 Integers = int | Sequence[int]
-_MOST_ELEMENTS = (2**31 - 1) // 255  # of a window whose sum fits int32
+_MOST_ELEMENTS = (2**31 - 1) // 255  # the sum of a window of so many elements fits int32
 
 AVERAGE_RULES = Rules("quantized_linear_average_pooling")
 GLOBAL_RULES = Rules("quantized_linear_global_average_pooling")

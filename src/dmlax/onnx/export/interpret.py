@@ -46,8 +46,8 @@ class Interpreter(Writer):
         super().__init__(form, opset)
         self.problems: list[str] = []
         self.needed = opset
-        self._line = ""  # of the call of the program that is written
-        self._function = ""  # of dmlax, which the user called there
+        self._line = ""  # the line that called the program that is being written
+        self._function = ""  # the function of dmlax that the user called there
         self._inside = False  # a rule
 
     def interpret(self, program: compat.ClosedProgram, inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -326,7 +326,7 @@ def _lookup(call: Call) -> Any:
     return call.operands.table.at[places].get(mode="promise_in_bounds")
 
 
-COMPOSED: dict[str, Callable[[Call], Any]] = {  # of other operators and of JAX
+COMPOSED: dict[str, Callable[[Call], Any]] = {  # functions composed of other operators and of JAX
     "quantized_linear_convolution_add": _convolution_add,
     "matrix_multiply_integer_to_float": _product_to_float,
     "quantized_lookup": _lookup,

@@ -15,7 +15,7 @@ from dmlax.onnx.export.nodes import node, window_attributes, without_dilations
 from dmlax.onnx.export.writer import Tensor, Unwritable, Writer, constant, integers
 
 _LAST = np.iinfo(np.int64).max
-_MOST_STEPS = 256  # of a scan, which is unrolled
+_MOST_STEPS = 256  # a scan is unrolled
 
 
 class Site(NamedTuple):
@@ -31,8 +31,8 @@ class Site(NamedTuple):
         return self.w.node(op, inputs, self.dtype, self.shape, **attributes)
 
 
-Rule = Callable[..., Tensor | list[Tensor]]  # of a site and the inputs
-Composed = Callable[..., Any]  # of a site and arrays
+Rule = Callable[..., Tensor | list[Tensor]]  # a function of a site and the inputs
+Composed = Callable[..., Any]  # a function of a site and arrays
 
 
 def _composed(function: Composed) -> Rule:

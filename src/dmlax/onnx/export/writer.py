@@ -46,7 +46,7 @@ _COMPUTED = (  # operators, dtypes that ONNX Runtime lacks, and one that it comp
     ({"CumSum", "Neg", "Where"}, ("uint64",), "int64"),
     ({"Pow", *_ENDS}, ("uint64",), None),
     (_OF_FLOAT32, ("float64",), None),
-    ({"Sign"}, ("float16",), "float32"),  # of NaN is 0
+    ({"Sign"}, ("float16",), "float32"),  # ONNX Runtime's Sign of NaN is 0
 )
 _PROPAGATED = ("Reshape", "Slice", "Transpose")  # moves that ONNX Runtime quantizes
 _OF_INT64 = ("GatherND", "ScatterND")  # operators whose second input is indices of int64
@@ -465,7 +465,7 @@ def _floordiv(size: Any, divisor: Any) -> Any:
 
 
 _MULTIPLE = 1 << 16
-_FUNCTIONS = {  # in the text of symbolic sizes
+_FUNCTIONS = {  # functions in the text of symbolic sizes
     "__builtins__": {},
     "floordiv": _floordiv,
     "mod": lambda size, divisor: size - divisor * _floordiv(size, divisor),

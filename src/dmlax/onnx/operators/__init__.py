@@ -5,7 +5,7 @@ import importlib
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
 __all__ = ["Context", "OperatorRow", "find", "rows", "why_no_pass", "why_not"]
-_MODULES = (  # that put functions into the table
+_MODULES = (  # importing a module puts its functions into the table
     *("control", "floats", "functions", "fused", "moves", "n_bits", "nonzero", "normalization"),
     *("pools", "quantized", "recurrent", "reductions", "resize", "selection", "signals"),
     *("spatial", "transformer"),

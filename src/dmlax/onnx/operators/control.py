@@ -23,8 +23,9 @@ from dmlax.onnx.operators.table import Parameter, Subgraphs, Tensor, operator
 from dmlax.onnx.operators.values import NARROWED, device_dtype, is_known, is_size, to_device
 
 _MOST_UNROLLED = 64  # iterations of a loop whose tensors change their shapes
-_MOST_NODES = 1 << 14  # that a loop of known values runs on the host
-_NODE_BYTES = {True: 1 << 12, False: 1 << 14}  # of a repeated node, by whether it is on the host
+_MOST_NODES = 1 << 14  # a loop of known values runs at most these on the host
+# The memory of a repeated node, by whether it is on the host.
+_NODE_BYTES = {True: 1 << 12, False: 1 << 14}
 _MOST_STEPS = np.iinfo(np.int32).max
 _SHAPES = "a tensor of JAX has one shape"
 
@@ -230,7 +231,7 @@ class _Loop(NamedTuple):
         count, dtype = len(initial), device_dtype(np.int64)
         holds = jnp.asarray(True) if condition is None else to_device(condition).reshape(())
         if isinstance(bound, int) and bound > _MOST_STEPS:
-            bound = None  # as in while loops that PyTorch exports
+            bound = None  # PyTorch exports while loops so
         rows: list[Array] = []
         if len(self.body.outputs) > count + 1:
             if bound is None or isinstance(bound, Array):

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 _FLOAT = np.float32
-_LARGEST = _FLOAT(3.925)  # beyond it the result is 1
+_LARGEST = _FLOAT(3.925)  # the result of a larger argument is 1
 _SPLIT = _FLOAT(0.921875)
 _SMALL = (
     -5.99104969e-4,
@@ -27,7 +27,7 @@ _BIG = (
     1.28717512e-1,
 )
 _EXPONENTIAL = (1.38319808e-3, 8.37550033e-3, 4.16689515e-2, 1.66664466e-1, 4.99999851e-1, 1.0, 1.0)
-_LOWEST = _FLOAT(-88.3762626647949)  # of an exponential's argument
+_LOWEST = _FLOAT(-88.3762626647949)  # the lowest argument of an exponential
 _PER_LOGARITHM = _FLOAT(1.44269504088896341)  # 1 / log 2
 _LOGARITHM = (_FLOAT(-6.93145752e-1), _FLOAT(-1.42860677e-6))  # -log 2, in two parts
 _ROUNDING = _FLOAT(1.25829120e7)  # a float32 whose last bit is worth 1

@@ -19,11 +19,11 @@ from jax import Array
 
 from dmlax.errors import UnsupportedError
 
-MOST_ELEMENTS = 2**16 - 1  # of a sum: each digit of it fits a uint32
+MOST_ELEMENTS = 2**16 - 1  # each digit of a sum of so many fits a uint32
 _DIGIT = 16  # bits
 _FLOAT_DIGITS = 2000  # decimal; more than any float64 has
 _PRECISION = 96  # bits of the exponentials beyond those of y_scale
-_HIGHEST_BIT = 256  # of a quotient: beyond 511 every output saturates
+_HIGHEST_BIT = 256  # a quotient's highest bit: every output saturates beyond 511
 
 
 class _Tables(NamedTuple):

@@ -21,7 +21,7 @@ _EXACT = {"Abs", "ArgMax", "ArgMin", "Cast", "Ceil", "Clip", "Equal", "Floor", "
 _EXACT |= {"GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Neg", "Pad"}
 _EXACT |= {"ReduceMax", "ReduceMin", "Relu", "Round", "Shape", "Sign", "Size", "TopK", "Where"}
 _ROUNDED = {"Add", "Div", "Mul", "Sqrt", "Sub"}
-_FLOAT32 = 1  # in ONNX
+_FLOAT32 = 1  # ONNX's number of the dtype
 
 
 def fits_float32(x: Array) -> bool:

@@ -43,8 +43,8 @@ from dmlax.onnx.operators.windows import Windows
 _Pair = Callable[..., Array]
 _BINARY = (7, 13, 14)
 _LIMITS = {"min": float, "max": float}
-_BLOCK, _FEWEST = 128, 16  # of a block of ONNX Runtime's products: its depth and width; columns
-_MOST_TAPS = 64  # of a depthwise convolution that a CPU computes as a sum of shifted images
+_BLOCK, _FEWEST = 128, 16  # depth and width of a block of ONNX Runtime's products; columns
+_MOST_TAPS = 64  # a CPU sums shifted images for a depthwise filter of so many taps
 
 
 def align(a: Tensor, b: Tensor) -> tuple[Array, Array]:
@@ -108,7 +108,7 @@ for _op, _versions, _device in _FUNCTIONS:
 def erf(x: Tensor) -> Tensor:
     """The error function: XLA's; known values have ONNX Runtime's bits."""
     if is_known(x) and x.dtype == np.float32:
-        expect_memory(np.float64, 8, x.size)  # of intermediate values
+        expect_memory(np.float64, 8, x.size)  # intermediate values
         return error_function.erf(x)
     return jnp.asarray(jax.scipy.special.erf(to_device(x)))
 

@@ -109,7 +109,7 @@ _UNARY = (
     _Unary(
         "Relu",
         (6, 13, 14),
-        lambda x: jnp.where(x <= 0, jnp.zeros_like(x), x),  # which keeps NaN
+        lambda x: jnp.where(x <= 0, jnp.zeros_like(x), x),  # a NaN stays
     ),
     _Unary("Round", (11, 22), jnp.round),
     _Unary("Selu", (6, 22), _scaled_elu),

@@ -30,7 +30,7 @@ from dmlax.onnx.operators.quantized import (
 from dmlax.onnx.operators.table import Output, Parameter, Quantized, Tensor, operator
 from dmlax.onnx.operators.values import is_known
 
-_MOST_AXES = 8  # of a tensor of the element-wise operators
+_MOST_AXES = 8  # the highest rank of the element-wise operators
 
 
 @operator("QGemmAdd", 1, domain=OWN)
@@ -111,7 +111,8 @@ def _plan_attention(
 ) -> Any:
     """Plans an attention with ONNX Runtime's bits; see `dmlax._fused.attention.plan.plan`."""
     product = multiply_matrices(q, k, scores, "float32", QUANTIZED.plan)
-    levels = jnp.zeros(product[0].output.shape, product[0].output.dtype)  # of results between
+    # Stands for the results between the products.
+    levels = jnp.zeros(product[0].output.shape, product[0].output.dtype)
     softmax = tables.plan_softmax(levels, scores.scale, *weights)
     values = multiply_matrices(Quantized(levels, *weights), v, y, "float32", QUANTIZED.plan)
     return ATTENTION.plan(product, softmax, values, bool(heads_last))
@@ -121,7 +122,7 @@ class Function(NamedTuple):
     """A function of a byte of the queries, the keys or the values; without nodes the identity."""
 
     nodes: tuple[Node, ...]
-    names: tuple[str, ...]  # of the source, and of the constants
+    names: tuple[str, ...]  # the names of the source and of the constants
 
     def table(
         self, dtype: np.dtype, constants: Mapping[str, Tensor], arithmetic: Arithmetic

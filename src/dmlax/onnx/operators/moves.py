@@ -31,7 +31,7 @@ from dmlax.onnx.operators.values import (
 _FAR = 1 << 30
 _ENDLESS = 10**9  # more elements than an axis of a symbolic size has
 _BEFORE_START = (2**31 - 1, 2**63 - 1)  # ends that ONNX Runtime takes so if it steps back
-_MOST_TURNS = 16  # of an axis that is padded by its elements
+_MOST_TURNS = 16  # an axis is padded by its elements at most this often
 
 
 @operator("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25)

@@ -112,7 +112,7 @@ def dequantize(
     scale = _along(scale, axis, x, block_size)
     zero_point = None if zero_point is None else _along(zero_point, axis, x, block_size)
     is_finite = not is_known(scale) or bool(np.isfinite(scale.astype(np.float32)).all())
-    rounds_twice = scale.dtype == np.float16 and arithmetic == "float32"  # as ONNX Runtime
+    rounds_twice = scale.dtype == np.float16 and arithmetic == "float32"  # ONNX Runtime does
     is_general = x.dtype.name not in _ELEMENTWISE or not is_finite
     if is_general or scale.dtype.name == "bfloat16" or (rounds_twice and x.dtype != np.int32):
         return jnp.asarray(convert(scale_difference(x, zero_point, scale), dtype))
@@ -125,7 +125,8 @@ def dequantize(
     return jnp.asarray(convert(real.reshape(x.shape), dtype))
 
 
-_ELEMENTWISE = ("int8", "uint8", "int16", "int32")  # of dmlax.element_wise_dequantize_linear
+# The dtypes that dmlax.element_wise_dequantize_linear takes.
+_ELEMENTWISE = ("int8", "uint8", "int16", "int32")
 
 
 def scale_difference(x: Tensor, zero_point: Tensor | None, scale: Tensor) -> Array:
@@ -443,7 +444,8 @@ def multiply_gemm(
     multiply: Callable[..., Any] = dmlax.quantized_linear_matrix_multiply,
 ) -> Any:
     """Multiplies matrices with QGemm's operands and attributes; `multiply` may plan it instead."""
-    is_prepared = isinstance(b.values, dmlax.PreparedMatrix)  # and transposed already
+    # A prepared matrix is transposed already.
+    is_prepared = isinstance(b.values, dmlax.PreparedMatrix)
     left = a.values.T if factors.transA else a.values
     right = b.values.T if factors.transB and not is_prepared else b.values
     b = b._replace(zero_point=_matrix_zero_point(b.values, b.zero_point))

@@ -97,7 +97,7 @@ class _Layer:
         """The activation functions, one tuple for every place of a cell."""
         names = self.attributes.activations or defaults * len(self.flips)
         if len(names) == 2 * len(defaults) and len(self.flips) == 1:
-            names = names[: len(defaults)]  # as ONNX Runtime reads the defaults of a RNN
+            names = names[: len(defaults)]  # ONNX Runtime reads the defaults of a RNN so
         if len(names) != len(defaults) * len(self.flips):
             expected = len(defaults) * len(self.flips)
             raise ModelError(f"it has {len(names)} activations, expected {expected}")

@@ -18,9 +18,9 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import Known, Tensor, operator
 from dmlax.onnx.operators.values import expect_memory, integers, is_known, to_device
 
-_MOST_PARTS = 1 << 10  # of the denominator of a symbolic size's scale
-_FIXED_POINT = 1 << 10  # in which ONNX Runtime holds the weights of channels-last bytes
-_BYTE_BITS = 22  # of ONNX Runtime's weights of bytes in a resize with antialias
+_MOST_PARTS = 1 << 10  # the largest denominator of a symbolic size's scale
+_FIXED_POINT = 1 << 10  # ONNX Runtime's unit of weights of channels-last bytes
+_BYTE_BITS = 22  # the bits of ONNX Runtime's byte weights in a resize with antialias
 _SIMPLE = "simple"  # the rounding of opset 10
 
 
@@ -61,7 +61,7 @@ class _Axis(NamedTuple):
         """The positions of the outputs in the input: on the host for static sizes."""
         transform, numbers = _TRANSFORMATIONS[transformation], self[1:]
         if self.is_static:
-            expect_memory(np.float32, 8, self.new)  # of its indices and weights
+            expect_memory(np.float32, 8, self.new)  # the indices and weights of the axis
             x = np.arange(self.new, dtype=np.float32)
             with np.errstate(all="ignore"):
                 return transform(np, x, _Scale(*map(np.float32, numbers))).astype(np.float32)

@@ -11,8 +11,8 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import Known, operator
 from dmlax.onnx.operators.values import DTYPES, expect_memory
 
-_MELS = 2595  # per factor of 10 in frequency
-_FIRST_HERTZ = 700  # where the mel scale turns from linear to logarithmic
+_MELS = 2595  # mels for a factor of 10 in frequency
+_FIRST_HERTZ = 700  # the mel scale is linear below and logarithmic above
 
 
 def _scalar(name: str, value: np.ndarray) -> int:

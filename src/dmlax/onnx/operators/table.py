@@ -88,7 +88,7 @@ class OperatorRow:
     def role(self, index: int) -> Role:
         """The role of an input; the inputs of a variadic parameter share its role."""
         annotation = self.inputs[min(index, len(self.inputs) - 1)].annotation
-        parts = (annotation, *get_args(annotation))  # of an optional input
+        parts = (annotation, *get_args(annotation))  # an optional input's annotation has several
         marks = (part.__metadata__[0] for part in parts if hasattr(part, "__metadata__"))
         return next(marks, "tensor")
 

@@ -95,7 +95,7 @@ def _clip(x: np.ndarray, min: Any = None, max: Any = None) -> np.ndarray:
     return x if max is None or np.isnan(max) else np.minimum(x, np.asarray(max, x.dtype))
 
 
-_ON_HOST: Mapping[str, Callable[..., np.ndarray]] = {  # as XLA, but for subnormals
+_ON_HOST: Mapping[str, Callable[..., np.ndarray]] = {  # XLA's values, except subnormals
     "Add": np.add,
     "Clip": _clip,
     "Div": np.divide,

@@ -30,11 +30,11 @@ def has_x64() -> bool:
     return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int64)
 
 
-_SYMBOL_BYTES = 1 << 10  # of a symbolic size, a Python object of JAX
-_MOST_SYMBOLS = 1 << 10  # of symbolic sizes in one known value
-_MOST_TERMS = 10_000  # of terms in the product of a tensor's sizes
-_MOST_CHARACTERS = 1000  # of characters in a symbolic size
-_MOST_LIMITS = 4  # of max and min in a symbolic size; every one doubles JAX's time
+_SYMBOL_BYTES = 1 << 10  # the memory of a symbolic size, a Python object of JAX
+_MOST_SYMBOLS = 1 << 10  # symbolic sizes in one known value
+_MOST_TERMS = 10_000  # terms in the product of a tensor's sizes
+_MOST_CHARACTERS = 1000  # characters in a symbolic size
+_MOST_LIMITS = 4  # calls of max and min in a symbolic size; each doubles JAX's time
 DTYPES = {  # ONNX's numbers
     number: np.dtype(getattr(jnp, name))
     for number, name in {
@@ -123,7 +123,8 @@ def expect_memory(dtype: DTypeLike, *sizes: int) -> None:
         raise UnsupportedError(text) from None
 
 
-SIZE_FUNCTIONS = ("floordiv", "max", "min", "mod", "non_negative")  # in symbolic sizes
+# The functions in symbolic sizes.
+SIZE_FUNCTIONS = ("floordiv", "max", "min", "mod", "non_negative")
 
 
 def size_names(text: str) -> list[str]:
@@ -190,7 +191,7 @@ def undecided(error: BaseException | None) -> UndecidedSizes | None:
     return undecided(error.__cause__)
 
 
-_COMPARISON = re.compile(r"comparison '([^']+)' ([<>]=?) '([^']+)'")  # in JAX's message
+_COMPARISON = re.compile(r"comparison '([^']+)' ([<>]=?) '([^']+)'")  # a part of JAX's message
 _USUAL = {">=": ">=", "<=": "<=", "<": ">=", ">": "<="}  # what is true of most calls
 
 
@@ -219,7 +220,7 @@ def expect_equal_sizes(one: int, other: int) -> None:
     for left, right in ((one, other), (other, one)):
         if str(left).isidentifier() and str(left) not in re.findall(r"\w+", str(right)):
             raise UndecidedSizes(f"{left} == {right}")
-    for text in map(str, (one, other)):  # as of a slice up to a number
+    for text in map(str, (one, other)):  # a slice up to a number compares this way
         if least := re.search(r"\bmin\((\w+), (\d+)\)", text):
             raise UndecidedSizes(f"{least[1]} >= {least[2]}")
     expect_at_least(one, other)
@@ -385,7 +386,7 @@ def convert(x: Tensor, dtype: np.dtype, saturate: bool = True) -> Array:
                 wide = wide + jnp.where(abs(x - wide) >= 0.5, jnp.sign(x), np.float32(0))
             x = jnp.where(abs(wide) < 2.0**31, wide, np.float32(-(2.0**31)))
         return x.astype(np.int32).astype(dtype)
-    if is_float and dtype == np.int64:  # beyond it is the least integer, as on x86 processors
+    if is_float and dtype == np.int64:  # a float out of range becomes the least integer, as on x86
         x = jnp.where(abs(x) < x.dtype.type(2.0**63), x, x.dtype.type(-(2.0**63)))
     is_narrow = dtype.itemsize == 2 and jnp.issubdtype(dtype, np.floating)
     if is_narrow:

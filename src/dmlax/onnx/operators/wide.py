@@ -58,7 +58,7 @@ class Range(NamedTuple):
 
 
 Ranges: TypeAlias = MutableMapping[str, Range]
-_Found: TypeAlias = tuple[Range, ...]  # of the results, then of intermediate values
+_Found: TypeAlias = tuple[Range, ...]  # the ranges of the results, then of intermediate values
 _Rule: TypeAlias = Callable[[Sequence[Range], Node, Sequence[Any]], _Found]
 INDICES = Range(-1, OUTSIDE)
 _SIZES = Range(-OUTSIDE, OUTSIDE)

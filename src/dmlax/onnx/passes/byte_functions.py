@@ -11,7 +11,7 @@ from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
 from dmlax.onnx.passes.patterns import Match, Op, SingleUse, replaces, swap
 
 _LOOKUPS = {("QLinearLeakyRelu", MICROSOFT), ("QLinearSigmoid", MICROSOFT)}
-_ELEMENT_WISE = _LOOKUPS | {  # on the host their float32 has ONNX Runtime's bits
+_ELEMENT_WISE = _LOOKUPS | {  # the host computes them in ONNX Runtime's float32 bits
     *((op, "") for op in ("Add", "Clip", "DequantizeLinear", "Div", "Erf", "HardSigmoid")),
     *((op, "") for op in ("HardSwish", "Mul", "QuantizeLinear", "Relu", "Sub")),
     *((op, MICROSOFT) for op in ("QLinearAdd", "QLinearMul")),

@@ -6,8 +6,8 @@ from dmlax.onnx.check import Avals
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
 from dmlax.onnx.passes.patterns import Match, Op, Pattern, SingleUse, replaces
 
-_CONVOLUTION_INPUTS = 8  # of a QLinearConv without its bias
-_GEMM_INPUTS = 9  # of a QGemm, with its bias or without
+_CONVOLUTION_INPUTS = 8  # a QLinearConv without its bias
+_GEMM_INPUTS = 9  # a QGemm, with or without its bias
 _CONVOLUTION = SingleUse("QLinearConv", domain=None, name="result")
 GEMM = SingleUse(
     "QGemm",

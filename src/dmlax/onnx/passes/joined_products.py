@@ -7,7 +7,7 @@ import numpy as np
 from dmlax.onnx.graph import MICROSOFT, Graph, Node
 
 _A, _B, _A_SCALE, _B_SCALE, _A_ZERO_POINT, _B_ZERO_POINT, _BIAS = range(7)
-_CONSTANTS = (_B, _B_SCALE, _B_ZERO_POINT, _BIAS)  # of products that are joined
+_CONSTANTS = (_B, _B_SCALE, _B_ZERO_POINT, _BIAS)  # the constants of products that are joined
 
 
 def join_products(graph: Graph) -> Graph:
@@ -41,7 +41,7 @@ def _join(
         _B: np.concatenate(weights, axis=1),
         _B_SCALE: _columns(graph, group, _B_SCALE, widths, np.float32(1)),
         _B_ZERO_POINT: _columns(graph, group, _B_ZERO_POINT, widths, zero),
-        _BIAS: _columns(graph, group, _BIAS, widths, np.float32(-0.0)),  # which changes no sum
+        _BIAS: _columns(graph, group, _BIAS, widths, np.float32(-0.0)),  # -0.0 changes no sum
     }
     inputs = [first.input(place) for place in range(_BIAS + 1)]
     for place, array in arrays.items():

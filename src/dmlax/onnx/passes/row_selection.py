@@ -25,7 +25,7 @@ class _Row(NamedTuple):
     """The only row of each image that is read: `place` names a constant, a Gather's index."""
 
     place: str
-    row_count: int  # of an image
+    row_count: int  # the rows of an image
 
 
 def take_rows_first(graph: Graph, avals: Avals) -> Graph:
@@ -46,7 +46,7 @@ class _Mover:
         self.graph, self.avals = graph, avals
         self.reads: dict[str, list[_Row]] = {}  # the rows of tensors that nodes read
         self.nodes: list[Node] = []  # the last first
-        self.names: dict[str, str] = {}  # of rows, by the outputs of Gathers
+        self.names: dict[str, str] = {}  # the names of rows, by the outputs of Gathers
         self.constants = dict(graph.constants)
         self.has_moved = False
 

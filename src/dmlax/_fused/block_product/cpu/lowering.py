@@ -12,7 +12,7 @@ from dmlax._cpu import library
 from dmlax._fused.block_product.plan import BlockPlan, Blocks
 
 _TARGET = "dmlax_block_product_v1"
-_LANES = 8  # of XLA's loop over a row, whose order of sums the kernel follows
+_LANES = 8  # the lanes of XLA's loop over a row; the kernel adds in its order
 _SETS = ("avx", "amx")  # beginnings of the instruction sets where XLA's loop has them
 
 

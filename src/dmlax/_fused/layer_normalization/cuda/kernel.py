@@ -20,7 +20,7 @@ from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._cuda.requantize import literal
 
 _BLOCK = ThreadBlock(1)
-_ROWS = _BLOCK.threads // 32  # of a block
+_ROWS = _BLOCK.threads // 32  # a block normalizes this many rows
 _WORD = 4  # bytes that a lane takes at once
 _MOST_KEPT = 64  # registers of a thread that hold factors
 _USUAL = 2.0**-60, 2.0**60  # scales of which no quotient near a byte overflows or is subnormal

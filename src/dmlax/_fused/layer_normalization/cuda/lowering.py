@@ -8,7 +8,7 @@ from dmlax._core.arguments import Aval
 from dmlax._cuda import capability
 from dmlax._fused.layer_normalization.plan import LayerNormalization, LayerNormalizationPlan
 
-_MOST_ELEMENTS = 4096  # of a row: a lane holds a 32nd of it in registers
+_MOST_ELEMENTS = 4096  # a lane holds a 32nd of a row in registers
 _WORD = 4  # bytes that a lane takes at once
 _SCALES = (1e-12, 1e12)  # whose squares are float32 numbers
 

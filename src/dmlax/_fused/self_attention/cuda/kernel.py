@@ -29,7 +29,7 @@ from dmlax._cuda.product_types import UniformProduct
 from dmlax._cuda.requantize import Requantizer
 from dmlax._fused.softmax.cuda.kernel import Quotients, Row, Rows
 
-COLUMNS = 64  # of a head
+COLUMNS = 64  # the columns of a head
 _LANES = 32
 _MOST_WARPS = 8
 _ONES = 0x01010101
@@ -118,7 +118,7 @@ class _Place(NamedTuple):
     table: Value
     keys: Value  # a row a key, 16 permuted as `mma` spreads columns over lanes
     values: Value  # a row a column of values, permuted for the same reason
-    key_offsets: Value  # of the scores' columns
+    key_offsets: Value  # the offsets of the scores' columns
     value_offsets: Value
     scores: Value
 

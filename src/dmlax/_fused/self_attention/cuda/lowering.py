@@ -12,7 +12,7 @@ from dmlax._fused.self_attention.plan import Layout, SelfAttention, SelfAttentio
 from dmlax._fused.softmax.cuda import lowering as softmax
 from dmlax._operators.matmul.cuda import lowering as product
 
-_MOST_BYTES = 2**31  # of the product's output, whose offsets have 32 bits
+_MOST_BYTES = 2**31  # offsets in the product's output have 32 bits
 
 
 def why_not(plan: SelfAttentionPlan, platform: str) -> str | None:

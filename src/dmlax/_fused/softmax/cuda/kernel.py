@@ -21,11 +21,11 @@ from dmlax._cuda.ir import Memory, Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._cuda.requantize import INTEGER_BITS, literal
 
-ResultT = TypeVar("ResultT")  # of a loop over a row: a pytree of values
+ResultT = TypeVar("ResultT")  # the result of a loop over a row: a pytree of values
 _LANES = 32
 _SHARED_MEMORY = 227 * 1024  # bytes that a block may take; a multiprocessor has 1,024 more
 _RESERVED = 1024  # bytes that every block takes of these
-_SCALE = 2.0**-32  # of sums and multipliers, so that no product overflows
+_SCALE = 2.0**-32  # scales sums and multipliers so that no product overflows
 
 
 class Quotients(NamedTuple):
@@ -180,7 +180,7 @@ class _State(NamedTuple, Generic[ResultT]):
     """The loop over a row."""
 
     place: Value  # the address of a chunk
-    result: ResultT  # of the chunks before it
+    result: ResultT  # the result of the chunks before
 
 
 class _Divisor(NamedTuple):

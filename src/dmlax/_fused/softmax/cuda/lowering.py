@@ -7,7 +7,7 @@ from jax import Array
 from dmlax._cuda import capability
 from dmlax._fused.softmax.plan import Softmax, SoftmaxPlan
 
-_MOST_ELEMENTS = 1024  # of a row: the rows of a block fit in shared memory
+_MOST_ELEMENTS = 1024  # rows of so many elements fit in a block's shared memory
 _MULTIPLIERS_END = 2.0**38  # the kernel's products are float32
 
 

@@ -16,7 +16,7 @@ from dmlax._operators.convolution.prepare import to_rows
 _TARGET = "dmlax_convolution_v1"
 _MOST_PLANES = 2**31  # bytes that one image's padded planes may take
 _MOST_SLACK = 256  # bytes after every sub-image of an image
-_MOST_SIZE = 2**31  # of anything in `windows`
+_MOST_SIZE = 2**31  # everything in `windows` is smaller
 
 
 def run(plan: ConvolutionPlan, operands: Operands) -> Array:

@@ -24,7 +24,7 @@ from dmlax._operators.convolution.cuda.space_to_depth import ChannelTransform
 from dmlax._operators.convolution.plan import ConvolutionPlan, Operands
 from dmlax._operators.convolution.prepare import as_prepared, pad_channels
 
-_SIZE_LIMIT = 2**31  # of output pixels, and of bytes of one padded image and of the filter
+_SIZE_LIMIT = 2**31  # limits output pixels, and the bytes of a padded image and of the filter
 _KERNEL_SIZES_LIMIT = 32  # their sum: a pixel has a bit for every row and column of taps
 _DEPTHWISE_TAPS_LIMIT = 64  # taps are unrolled
 

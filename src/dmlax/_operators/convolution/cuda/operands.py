@@ -21,7 +21,7 @@ from dmlax._cuda.tile import Schedule, Tile
 from dmlax._operators.convolution.cuda.problem import ConvProblem
 from dmlax._operators.convolution.plan import Operands
 
-_SIDES = {  # of a matrix product, by the names of a convolution
+_SIDES = {  # the sides of a matrix product, by a convolution's names
     "filter": "right",
     "input_zero_point": "left_zero_point",
     "filter_zero_point": "right_zero_point",
@@ -193,7 +193,8 @@ class WindowLoader:
     def _tap(self, chunk: gemm.Chunk) -> "_Tap":
         """The tap at a chunk."""
         problem, depth = self.problem, chunk.depth
-        same_tap = problem.channels % self.tile.depth == 0  # in the whole step, for all threads
+        # All threads have one tap in the whole step.
+        same_tap = problem.channels % self.tile.depth == 0
         tap = (chunk.step_depth if same_tap else depth) // problem.channels
         channel = depth - tap * problem.channels
         exists = tap < problem.taps
@@ -208,8 +209,8 @@ class WindowLoader:
 class _Tap(NamedTuple):
     """A tap of any window."""
 
-    offset: Value  # from the window's first byte
-    bits: Value  # of its row and its column, as a window's `inside`
+    offset: Value  # the distance from the window's first byte
+    bits: Value  # the bits of the tap's row and column in a window's `inside`
     exists: Value
 
 

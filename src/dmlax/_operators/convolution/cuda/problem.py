@@ -26,8 +26,8 @@ class ConvProblem:
     dilations: tuple[int, int]
     padding: tuple[tuple[int, int], tuple[int, int]]
     groups: int
-    channels: int  # of a group, a multiple of 4
-    sum: SumTypes | None  # of the result and an addend
+    channels: int  # the channels of a group, a multiple of 4
+    sum: SumTypes | None  # the sum of the result and an addend
 
     @classmethod
     def of(cls, plan: ConvolutionPlan, sum: SumTypes | None = None) -> "ConvProblem":

@@ -16,7 +16,7 @@ from dmlax._operators.matmul.plan import Operands, ProductPlan
 from dmlax._operators.matmul.prepare import as_parameter
 
 _TARGET = "dmlax_matrix_multiply_v1"
-_MOST_SIZE = 2**31  # of an axis
+_MOST_SIZE = 2**31  # the limit of an axis
 
 
 def run(plan: ProductPlan, operands: Operands) -> Array:

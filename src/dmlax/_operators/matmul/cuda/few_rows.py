@@ -133,7 +133,8 @@ class _Thread:
 
     def run(self) -> None:
         """From operands to outputs."""
-        first = 32 * self.tile.deep  # of the threads that make constants, if there are more
+        # The first thread that makes constants, if there are more threads.
+        first = 32 * self.tile.deep
         apart = self.tile.threads > first
         place = ir.thread() - first if apart else ir.thread()
         make_column = self.parameters.load_column(self._column(place))

@@ -27,7 +27,7 @@ from dmlax._operators.matmul.epilogue import as_int32, epilogue, has_column_epil
 from dmlax._operators.matmul.plan import MatrixShape, Operands, ProductPlan
 from dmlax._operators.matmul.prepare import PACKER, as_parameter, as_rows
 
-_SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
+_SIZE_LIMIT = 2**31  # limits rows, and the bytes of the right matrices
 
 
 def why_not(plan: ProductPlan | None, platform: str) -> str | None:

@@ -22,7 +22,7 @@ from dmlax._cuda.launch import ThreadBlock, launch
 
 _BLOCK = ThreadBlock(2)
 _SKEW = 64  # bytes after every 16 rows, which half a warp reads beside the next ones
-_MOST_BYTES = 48 * 1024  # of shared memory
+_MOST_BYTES = 48 * 1024  # the shared memory of a block
 _ONES = 0x01010101
 
 

@@ -54,8 +54,8 @@ class MatmulProblem:
     summed: int  # products of one output
     whole_rows: bool = False  # the output's rows are whole chunks
     heads: int = 1  # groups whose rows of the output lie side by side
-    tables: int = 1  # of bytes, for equal parts of the columns, if any
-    left_rows: HeadRows | None = None  # where they lie in a matrix that has those of all heads
+    tables: int = 1  # byte tables; each serves an equal part of the columns
+    left_rows: HeadRows | None = None  # the layout of left's rows in a matrix of all heads
     right_rows: HeadRows | None = None  # those of right, as int8
 
     @classmethod

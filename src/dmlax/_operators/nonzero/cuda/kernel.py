@@ -22,8 +22,8 @@ from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._operators.nonzero.plan import NonzeroPlan
 
 # A tile's state is 64 bits: the high word is one of these, the low one a count of rows.
-_COUNTED = 1  # of this tile
-_SUMMED = 2  # of all tiles up to this one
+_COUNTED = 1  # the count of this tile is known
+_SUMMED = 2  # the sum of all tiles up to this one is known
 _STATE_BYTES = 8
 _ITEMS_BYTES = 4 * 32  # a warp's words, one for an item, of which there are up to 32
 
@@ -127,18 +127,18 @@ class _TileState(NamedTuple):
     """The loop over a block's tiles."""
 
     tile: Value
-    buffer: Value  # of this tile, in bytes from the first
+    buffer: Value  # the tile's buffer, in bytes from the first
     next_tile: Value
-    rows: Value  # of the tile
-    rows_before: Value  # of those, the rows before this warp's
-    bits: Value  # of the lane's item
+    rows: Value  # the rows of the tile
+    rows_before: Value  # the tile's rows before this warp's
+    bits: Value  # the bits of the lane's item
 
 
 class _LookBackState(NamedTuple):
     """The loop over the tiles before one, from the last to the first."""
 
-    rows: Value  # of the tiles seen
-    last: Value  # of the tiles not seen
+    rows: Value  # the rows of the tiles seen
+    last: Value  # the last of the tiles not seen
     done: Value  # 1 when a state had the sum of all tiles before it
 
 

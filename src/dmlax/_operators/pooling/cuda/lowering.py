@@ -13,8 +13,8 @@ from dmlax._cuda.batching import call_merged
 from dmlax._operators.pooling import reference
 from dmlax._operators.pooling.plan import Operands, Pooling, PoolingPlan
 
-_MOST_TAPS = 32  # of a window, which are unrolled
-_MOST_ELEMENTS = 2**31  # of the input, so that 32 bits address it
+_MOST_TAPS = 32  # the most taps of a window; taps are unrolled
+_MOST_ELEMENTS = 2**31  # 32 bits address the input
 
 
 def why_not(plan: PoolingPlan, platform: str) -> str | None:
