@@ -14,7 +14,7 @@ from typing import Any
 os.environ["XLA_FLAGS"] = " ".join(
     [os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=4"]
 ).strip()
-sys.path.insert(0, str(Path(__file__).parent))  # for `support`
+sys.path.insert(0, str(Path(__file__).parent))  # the tests import `support`
 
 import hypothesis
 import jax

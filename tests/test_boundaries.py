@@ -109,7 +109,8 @@ BUILDS_ON = {  # the rooms of its own layer that a room imports
     "_fused/layer_normalization": {"_fused/rows"},
     "_fused/self_attention": {"_fused/attention", "_fused/softmax"},
 }
-CALLED = ("api.py", "call.py", "plan.py")  # of a package, by those above it and by `onnx`
+# Higher layers and `onnx` import these files of a package.
+CALLED = ("api.py", "call.py", "plan.py")
 
 
 def name_of(file):
@@ -193,7 +194,7 @@ def test_every_room_builds_on_what_the_table_says():
 
 
 def test_onnx_calls_operators_and_assembles_no_kernel():
-    """It imports no engine, and no lowering of a package."""
+    """`dmlax.onnx` imports no engine, and no lowering of a package."""
     for file in (SOURCE / "onnx").rglob("*.py"):
         for imported in own_imports(file):
             package = room(imported)

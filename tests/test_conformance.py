@@ -20,7 +20,7 @@ from support.cases.directml import DESCS
 FILES = {f"{path.parents[1].name}/{path.stem}": path for path in vectors.find()}
 HUGE = FILES.pop("nonzero_coordinates/huge")  # gigabytes: conformance/tests/suite/test_huge.py
 NAMES = [row.name for row in OPERATORS]
-ONE_IN = {  # of the valid calls
+ONE_IN = {  # one in so many valid calls
     "nonzero_coordinates": 8,
     "element_wise_quantize_linear": 8,
     "element_wise_dequantize_linear": 8,
@@ -36,7 +36,7 @@ by_file = pytest.mark.parametrize("file", FILES)
 
 @cache
 def of_operator(operator):
-    """Its vectors, those of all files in turn."""
+    """The operator's vectors, from all files in turn."""
     return [each for each in suite() if each.operator == operator and each.file != HUGE]
 
 

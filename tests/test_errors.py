@@ -59,7 +59,7 @@ SCALED += [("element_wise_quantize_linear", {"input": FLAT.astype(np.int32)})]
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("function", "options"), SCALED)
 def test_a_bad_traced_scale_finishes_with_the_right_shape(function, options):
-    """Its elements are unspecified; there is no crash, and no wait without end."""
+    """The output's elements are unspecified; there is no crash, and no wait without end."""
     scales = [name for name in VALID[function] if name.endswith("scale")]
     for traced in (scales, *([name] for name in scales)):
         scaled = jax.jit(

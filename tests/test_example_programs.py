@@ -79,7 +79,7 @@ def test_a_fine_tuned_network_has_the_same_bits_in_onnxruntime(tmp_path):
 
 @pytest.mark.slow
 def test_a_fine_tuned_transformer_has_almost_the_same_bits_in_onnxruntime(tmp_path):
-    """Its floats differ in their last bits, and then bytes differ by one."""
+    """The model's floats differ in their last bits, and then bytes differ by one."""
     stages = fine_tuned("transformer_int8", tmp_path)
     assert len(stages.differing) == 4
     if HAS_VNNI:

@@ -259,7 +259,7 @@ def test_dequantizing_rounds_the_product_once_and_keeps_subnormals(how):
     scale = np.float32([1e-45, 1e-40, 3e-39, 0.1])[np.arange(N) % 4]
     call = how(dmlax.element_wise_dequantize_linear)
     once = (x.astype(np.float64) * scale.astype(np.float64)).astype(np.float32)
-    exact = np.abs(x.astype(np.float64)) < 2**29  # below, a float64 product is exact
+    exact = np.abs(x.astype(np.float64)) < 2**29  # a float64 product is exact below
     got = np.asarray(call(jnp.asarray(x), jnp.asarray(scale)))
     assert exact.sum() > 1000
     assert_same(got[exact], once[exact])

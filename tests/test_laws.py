@@ -264,7 +264,7 @@ def test_operands_are_left_alone(law):
 
 @every_law
 def test_operands_have_any_order_of_bytes(law):
-    """Also after a call with the machine's order, whose program is kept."""
+    """The law holds also after a call with the machine's order, whose program is kept."""
     swap = lambda x: np.asarray(x).astype(np.asarray(x).dtype.newbyteorder(">"))  # noqa: E731
     wanted = law.function(*law.operands)
     assert_tree(law.function(*jax.tree.map(swap, law.operands)), wanted)

@@ -14,7 +14,7 @@ from support.lowered import convolutions, operations, products, text
 pytestmark = pytest.mark.lowering
 
 PLATFORMS = ["cuda", "tpu"]
-DEPTH = MATRIX.shape[0]  # of the products; CUDA pads it to 16
+DEPTH = MATRIX.shape[0]  # the products' depth; CUDA pads it to 16
 every_law = pytest.mark.parametrize("law", LAWS, ids=str)
 every_platform = pytest.mark.parametrize("platform", PLATFORMS)
 

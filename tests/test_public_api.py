@@ -18,7 +18,7 @@ pytestmark = pytest.mark.oldest
 ROOT = Path(__file__).parent.parent
 NAMES = [row.name for row in OPERATORS]
 FUNCTIONS = [*NAMES, "prepare_filter", "prepare_matrix", "explain", "export", "deserialize"]
-CHECKED = [*FUNCTIONS, "keep_freed_memory"]  # which takes nothing and raises nothing
+CHECKED = [*FUNCTIONS, "keep_freed_memory"]  # keep_freed_memory takes nothing and raises nothing
 WINDOWS = (
     "strides=None, dilations=None, start_padding=None, end_padding=None, padding=None, "
     "group_count=1, dimension_numbers=None"

@@ -52,7 +52,7 @@ def records(tmp_path_factory):
 def example():
     specification = importlib.util.spec_from_file_location("several_hosts", EXAMPLE)
     module = importlib.util.module_from_spec(specification)
-    sys.modules[specification.name] = module  # for its dataclass
+    sys.modules[specification.name] = module  # its dataclass looks the module up
     specification.loader.exec_module(module)
     return module
 

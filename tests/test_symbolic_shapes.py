@@ -120,7 +120,7 @@ def test_element_wise_operators_export_with_any_symbolic_size(function):
 
 
 def test_nonzero_exports_with_every_size_symbolic():
-    """Also with more elements than one chunk of the program."""
+    """The program takes more elements than one of its chunks, too."""
     exported = export(lambda x: dmlax.nonzero_coordinates(x, size=50), "a, b, c", np.int8)
     large = (np.arange(100_000) % 4999 == 7).astype(np.int8).reshape(50, 4, 500)
     for x in (large, large[:1, :, :9]):

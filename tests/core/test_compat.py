@@ -279,7 +279,7 @@ import jax, jax.extend, jax.experimental.custom_partitioning
 from jax.experimental import multihost_utils  # they import what is hidden below
 
 
-def hide(module, *names):  # from what is imported later; JAX's own modules keep theirs
+def hide(module, *names):  # later imports do not see them; JAX's own modules do
     kept = {k: v for k, v in vars(importlib.import_module(module)).items() if k not in names}
     sys.modules[module] = types.ModuleType(module)
     vars(sys.modules[module]).update(kept)

@@ -20,7 +20,7 @@ N = 20_000
 
 def pairs(seed):
     x, y = wild_floats(seed, N), wild_floats(seed + 1, N)
-    near = (draw(seed + 2, np.uint32, N) >> 9 | 0x3F800000).view(np.float32)  # in [1, 2)
+    near = (draw(seed + 2, np.uint32, N) >> 9 | 0x3F800000).view(np.float32)  # values in [1, 2)
     grid = np.meshgrid(SPECIAL, SPECIAL)
     return np.concatenate([x, near, grid[0].ravel()]), np.concatenate(
         [y, near[::-1], grid[1].ravel()]

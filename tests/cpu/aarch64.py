@@ -75,7 +75,7 @@ sys.exit(any(each.verdict in ("fail", "error") for each in verdicts))
 PYTEST = ("-m", "pytest", "-s", "-p", "no:cacheprovider")
 VECTORS = "golden vectors"
 NEAR_TIES = "test_adversarial_near_ties_through_the_convolution and auto and jit and 1000"
-PROGRAMS = {  # of the Python for AArch64
+PROGRAMS = {  # the programs of Python for AArch64
     VECTORS: (
         *("-m", "dmlax_conformance", "run", "--variant=jit"),
         "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu",

@@ -4,7 +4,7 @@ import pytest
 
 from support.instruction_sets import NAMES, is_here, run_on
 
-MODULES = {  # of random calls: how many run by default, and how many there are
+MODULES = {  # random calls: how many run by default, and how many there are
     "binary": (4, 2000),
     "block_product": (4, 48),
     "convolution": (6, 1000),

@@ -25,7 +25,7 @@ from support.random_calls import redraw
 
 FACTORS = quantized.GemmFactors()
 DTYPES = (np.int8, np.uint8)
-SETS = 8  # of values of a call
+SETS = 8  # a call has this many sets of values
 PAIRS = [  # shapes that broadcast: rows that are repeated, and that XLA writes out
     ((7, 9, 48), (7, 1, 48)),
     ((5, 16), (5, 16)),
@@ -352,7 +352,7 @@ def main() -> None:
     from dmlax._operators.matmul.cuda import kernel
 
     pairs._WORTH_A_TABLE = 0  # so that few elements take the kernel too
-    kernel.adds_in_wide_tiles = lambda problem, multiprocessors: True  # and all products
+    kernel.adds_in_wide_tiles = lambda problem, multiprocessors: True  # all products do
     mode, first, last, *names = sys.argv[1:]
     kinds = [each for each in DRAWN if not names or each.__name__.removeprefix("draw_") in names]
     counts: Counter[str] = Counter()

@@ -18,7 +18,7 @@ from support import draw
 DTYPES = ("uint8", "int8")
 CASES = list(itertools.product(DTYPES, DTYPES, DTYPES, (64, 24, 256)))
 """The dtypes of the result, of the addend and of the sum; output channels."""
-SCALES = [  # of the input, the filter, the result, the addend and the sum
+SCALES = [  # scales of input, filter, result, addend and sum
     (0.02, 0.01, 0.5, 0.0123, 0.03),
     (0.5, 0.5, 0.25, 0.5, 1.0),
     (-0.02, 0.01, 0.5, -0.0123, 0.03),
@@ -31,7 +31,7 @@ SCALES = [  # of the input, the filter, the result, the addend and the sum
     (0.02, 0.01, 1e-3, 1e-44, 1e-42),
 ]
 LAYOUT = ("NHWC", "OIHW", "NHWC")
-ZERO = np.uint8(7)  # of the input
+ZERO = np.uint8(7)  # the input's zero point
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ KINDS = {
     "dynamic_quantize": dynamic_quantize_calls.call,
     "lookup": lookup_calls.call,
 }
-SETS = 8  # of values of a call
+SETS = 8  # a call has this many sets of values
 IN_ONE_PROGRAM = 10  # calls
 
 

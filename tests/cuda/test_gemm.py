@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-REGISTERS, OTHER_REGISTERS = 65_536, 40  # of a multiprocessor; of a thread, beside accumulators
+# Registers of a multiprocessor; a thread's, without accumulators.
+REGISTERS, OTHER_REGISTERS = 65_536, 40
 SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
 
 

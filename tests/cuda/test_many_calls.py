@@ -40,7 +40,7 @@ def test_calls_of_any_size_take_forced_tiles(lowered, monkeypatch, kind, is_of_i
         of_products, "choose_tile", lambda *x: taken.append(forced(*x)) or taken[-1]
     )
     seeds = (70, 71) if kind == "in_flight" else (72, 73)
-    for seed in seeds:  # of shapes that no other test lowers
+    for seed in seeds:  # no other test lowers these shapes
         lowered(lambda call: call("mosaic_gpu"), matmul_calls.call(seed))
     assert taken
     assert all(map(is_of_it, taken))

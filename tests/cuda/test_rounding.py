@@ -11,7 +11,7 @@ from support.cases import quantized_sum as quantized_sum_cases
 from support.cases.requantize import FAMILIES, near, nearest, tiny
 from support.emulated import threads as emulated_threads
 
-OUTPUTS = 8  # of a thread
+OUTPUTS = 8  # outputs of a thread
 
 
 def of_threads(*columns):
@@ -80,7 +80,8 @@ def test_few_ordinary_accumulators_are_near_ties(written, monkeypatch):
     emulated_threads.begin(2**15, 0, 0)
     emulated_threads.emulate(monkeypatch)
     for depth in (64, 2304):
-        scale = np.float32(255 / (6 * 74**2 * depth**0.5))  # of uniform bytes, six deviations
+        # Six deviations of sums of uniform bytes.
+        scale = np.float32(255 / (6 * 74**2 * depth**0.5))
         scales = Scales(*map(emulated_threads.Value, of_one(scale)))
         (multiplier, rounding), _ = compute_exact_factor(scales)
         assert multiplier.array[0] == np.rint(float(scale) * 2**32)

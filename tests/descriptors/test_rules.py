@@ -89,7 +89,7 @@ def test_every_invalid_desc_is_refused_as_its_vector_says():
         if not vector.is_valid:
             first = found(vector)[0]
             assert (first.code, first.field) == vector.expect[:2], vector.id
-            assert first.rule in (*vector.clause, "desc-fields"), vector.id  # of no UINT
+            assert first.rule in (*vector.clause, "desc-fields"), vector.id  # a field is no UINT
 
 
 def test_every_valid_desc_is_accepted():

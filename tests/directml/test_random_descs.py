@@ -26,7 +26,7 @@ from support.cases.directml import (
     quantized,
 )
 
-EXAMPLES = [300, pytest.param(1500, marks=pytest.mark.slow)]  # of each operator
+EXAMPLES = [300, pytest.param(1500, marks=pytest.mark.slow)]  # descs of each operator
 BYTES = ["INT8", "UINT8"]
 DATA_TYPES = list(directml.DataType.__members__)
 FIRST = {operator: SUPPORT[cls].introduced.name[6:] for operator, cls in DESCS.items()}

@@ -16,7 +16,7 @@ import dmlax.onnx
 from support.onnx_files import message_field
 from tools.zoo.networks import Network
 
-SECONDS = 60  # beyond it the cost has no bound; a refusal takes a fraction of a second
+SECONDS = 60  # a longer call has no bound; a refusal takes a fraction of a second
 MEBIBYTES = 400  # a budget of 256 and what Python takes
 HUGE = 1 << 40
 LONG = np.ones(1 << 15, np.int64)

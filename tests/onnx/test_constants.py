@@ -118,7 +118,7 @@ UNKNOWN = """agraph (float[n,3] x, bool c) => (float[n,3] y) {
     [
         ("d = Not (zero)", {}),
         ("d = Identity (c)", {"constants": {"c": True}}),
-        ("i = Shape (x)\n r = Size (i)\n d = Equal (r, two)", {}),  # of a size
+        ("i = Shape (x)\n r = Size (i)\n d = Equal (r, two)", {}),  # the shape of a size
     ],
 )
 def test_the_other_branch_is_never_looked_at(condition, options):

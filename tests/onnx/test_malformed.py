@@ -252,7 +252,7 @@ def test_external_strings(tmp_path):
 
 
 def test_an_error_without_a_message(monkeypatch):
-    """As of an assertion, or of an error of another library."""
+    """Stands for an assertion, or an error of another library."""
 
     def fail(*_):
         raise AssertionError

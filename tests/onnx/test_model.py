@@ -154,7 +154,8 @@ def test_a_channel_of_scale_0_is_zero(format):
     for node in file.graph.node:
         place = {"QLinearConv": 4, "DequantizeLinear": 1}.get(node.op_type)
         tensor = arrays.get(node.input[place]) if place else None
-        if tensor is not None and list(tensor.dims) == [8]:  # of the channels of a filter, or bias
+        # A parameter of a filter's channels, or a bias.
+        if tensor is not None and list(tensor.dims) == [8]:
             scale = numpy_helper.to_array(tensor).copy()
             scale[3] = 0
             tensor.CopyFrom(numpy_helper.from_array(scale, tensor.name))

@@ -90,7 +90,7 @@ class WithDlpack:
 
 
 class WithBoth(WithDlpack):
-    """As a tensor of PyTorch in bfloat16, for which NumPy has no dtype."""
+    """Stands for a tensor of PyTorch in bfloat16, for which NumPy has no dtype."""
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError("Got unsupported ScalarType BFloat16")

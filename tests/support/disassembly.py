@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Dialect(NamedTuple):
     """The patterns that these tests look for in a disassembly; registers are groups."""
 
-    jump: str  # to an address
+    jump: str  # the address of a jump's target
     product: str
     accumulates: str
     writes: str

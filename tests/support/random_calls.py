@@ -9,7 +9,7 @@ import numpy as np
 
 from support import bits
 
-PACKINGS = ("rows", "panels", "", "")  # of a call's weights; "": they are not prepared
+PACKINGS = ("rows", "panels", "", "")  # packings of a call's weights; "": they are not prepared
 _IN_ONE_PROGRAM = 40  # calls: compiling is most of the time
 
 

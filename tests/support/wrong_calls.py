@@ -45,7 +45,7 @@ NAN, NCHW = float("nan"), ("NCHW", "OIHW", "NCHW")
 NOT_LENGTHS: list[object] = [2**32, 2**63, 2**64, True, "SAME", (1, 1.5)]
 NOT_PADDINGS: list[object] = ["FULL", ((1, 1),), (1, 1), 1, ((0, 0), (-1, 0)), ((0, 0), (1, 2, 3))]
 NOT_LAYOUTS: list[object] = [4, "NHWD", "NWC", NCHW[:2], (*NCHW[:2], "NCXY"), ("NCW", "OIW", "NCW")]
-VALUES: dict[str, list[object]] = {  # which no parameter of this pattern takes
+VALUES: dict[str, list[object]] = {  # no parameter of this pattern takes these
     r"\.(input|filter|addend|a|b|table)": [3, "x", [1], None],
     r"\.bias": ["x", [1]],
     r"scale": [None, 0, 0.0, 1e-50, NAN, float("inf"), np.float32(NAN), [1.0]],

@@ -76,7 +76,7 @@ def bitcast(x: Array, dtype: DTypeLike) -> Array:
 
 
 def bitcast_apart(x: Array, dtype: DTypeLike) -> Array:
-    """As `bitcast`, for an array in memory that several fusions read: `bitcast` would copy it."""
+    """Bitcasts an array in memory that several fusions read: `bitcast` would copy it."""
     return lax.bitcast_convert_type(lax.optimization_barrier(x), dtype)  # noqa: TID251
 
 

@@ -121,12 +121,12 @@ class Split(NamedTuple):
         return self._replace(function=change(self.function))
 
     def flat(self) -> "Split":
-        """The same of flat operands and outputs."""
+        """Names the axes of flat operands and outputs."""
         operands, outputs = (tuple(jax.tree.leaves(names)) for names in self.names[:2])
         return self._replace(names=AxisNames(operands, outputs, self.names.pieces))
 
     def mapped(self, dims: Sequence[int | None]) -> "Split":
-        """The same of operands with one more axis."""
+        """Names the axes of operands with one more axis, which `vmap` adds."""
         return self._replace(names=self.names.mapped(dims))
 
     def partitions(self, operands: Sequence[Any]) -> list[Partition]:

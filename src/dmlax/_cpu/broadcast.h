@@ -18,7 +18,7 @@ template <size_t kOperands>
 struct BroadcastAxes {
   int count = 0;
   std::array<int64_t, kMostAxes> size;
-  std::array<std::array<int64_t, kOperands>, kMostAxes> stride;  // in elements; 0: does not vary
+  std::array<std::array<int64_t, kOperands>, kMostAxes> stride;  // elements; 0: does not vary
 
   bool varies(int axis, size_t operand) const { return stride[axis][operand] != 0; }
 

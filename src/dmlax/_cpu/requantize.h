@@ -15,12 +15,12 @@ struct Scales {
 
 // Parameters from accumulators to outputs. Arrays have one value for each output channel.
 struct RequantizeParams {
-  bool quantized;  // to bytes; else int32, which needs no scales
+  bool quantized;  // true for bytes; int32 needs no scales
   bool output_signed;
   int32_t output_zero;
   float low, high;             // the range that estimates are clamped to
   const int32_t* offset;       // bias and the terms of zero points
-  const int32_t* filter_zero;  // of the packed values; null if all are 0
+  const int32_t* filter_zero;  // zero points of the packed values; null if all are 0
   const float* estimate;       // the multiplier in float32
   const float* band;           // estimates so far off an integer are near a tie
   bool may_tie;                // false if every band is kNever

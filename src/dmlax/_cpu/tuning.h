@@ -45,13 +45,13 @@ constexpr int64_t kTileFilterDepth = 16;   // so do smaller depths
 constexpr int64_t kTileRowBlocks = 4;      // blocks of rows for which columns stay cached
 constexpr int64_t kTileWordsAtOnce = 192;  // words of 32 columns, which the first cache holds
 constexpr int64_t kTileFewWords = 48;      // all columns stay cached, and a block's sums too
-constexpr int64_t kTileLeastWords = 12;    // of a tap that tiles read in place
+constexpr int64_t kTileLeastWords = 12;    // words of a tap that tiles read in place
 constexpr int64_t kTileLeastProduct = 8;   // words; below, loading and storing tiles dominates
 constexpr int kTileLeastRest = 4;          // rows after the last block that tiles multiply
 
 // --- threads -----------------------------------------------------------------------------
 
-constexpr double kThreadWakeupNs = 50000;   // until a sleeping thread helps; no figure
+constexpr double kThreadWakeupNs = 50000;   // a sleeping thread needs it to wake; no figure
 constexpr double kSharedProductNs = 15000;  // the thread is still awake (kernels_cpu.md)
 constexpr int kPauses = 1000;               // polls before a thread sleeps or yields; no figure
 
@@ -61,7 +61,7 @@ constexpr int64_t kTasksOfThread = 4;
 constexpr int64_t kMostTasksOfThread = 32;
 constexpr double kTaskNs = 5000;  // many times the cost of taking a task
 
-constexpr int64_t kStepsOfTask = 2;         // of rows that read a packed panel, at least; no figure
+constexpr int64_t kStepsOfTask = 2;         // fewest steps that read a packed panel; no figure
 constexpr int64_t kPackedOfTask = 1 << 16;  // bytes that a task packs or copies; no figure
 
 // How the elements of an operator are shared: one thread runs up to `serial` elements, and a task
@@ -77,9 +77,9 @@ struct Sharing {
 
 constexpr Sharing kBytes = {1 << 17, 1 << 14};       // element-wise operators; no figure
 constexpr Sharing kFloatRows = {1 << 15, 1 << 13};   // normalization, softmax; no figure
-constexpr Sharing kEpilogue = {1 << 14, 1 << 12};    // of products, in doubles; no figure
+constexpr Sharing kEpilogue = {1 << 14, 1 << 12};    // products in doubles; no figure
 constexpr Sharing kPooling = {1 << 17, 1 << 15};     // bytes to read; no figure
-constexpr Sharing kBlockBytes = {1 << 17, 1 << 15};  // of 4-bit blocks; no figure
+constexpr Sharing kBlockBytes = {1 << 17, 1 << 15};  // bytes of 4-bit blocks; no figure
 constexpr int64_t kLookupChunk = 1 << 16;            // bytes; no figure
 constexpr int64_t kGlobalAverageSpeed = 4;           // times that of other pools' bytes; no figure
 
@@ -94,7 +94,7 @@ constexpr int64_t kLongRow = 32;           // elements of one scale that repay o
 constexpr int64_t kPiece = 1024;           // elements whose parameters are expanded at once
 constexpr int64_t kEpiloguePiece = 512;    // elements that six operands expand at once
 constexpr int64_t kMostTiled = 1 << 14;    // elements whose parameters a call expands once
-constexpr int64_t kNonzeroWords = 512;     // of 64 bits: a task's words fit the first cache
+constexpr int64_t kNonzeroWords = 512;     // 64-bit words: a task's fit the first cache
 constexpr int64_t kNonzeroFill = 1 << 16;  // numbers that a task fills
 constexpr int64_t kNonzeroBlock = 512;     // indices that are split into coordinates at once
 constexpr int64_t kPoolChannels = 2048;    // channels whose sums stay in the first cache
@@ -112,9 +112,9 @@ constexpr int64_t kMostSteps = 32;  // steps of rows at once otherwise; no figur
 constexpr int64_t kProductPanels = 1 << 25;     // bytes of panels of several products; no figure
 constexpr int64_t kPanelsReadByAll = 1 << 18;   // bytes (kernels_cpu.md, "Threads")
 constexpr int64_t kFilterReadByAll = 1 << 20;   // "Fetching the next panel"
-constexpr double kPackedBytesPerNs = 8;         // of a matrix; no figure
+constexpr double kPackedBytesPerNs = 8;         // bytes of a matrix; no figure
 constexpr double kPackedFilterBytesPerNs = 16;  // no figure
-constexpr double kReadBytesPerNs = 32;          // of a matrix read in place; no figure
+constexpr double kReadBytesPerNs = 32;          // bytes of a matrix read in place; no figure
 
 // Few rows, which multiply B in its order ("Products of few rows").
 constexpr int64_t kFewRows = 8;             // rows for which packing a panel would dominate
@@ -136,7 +136,7 @@ constexpr int64_t kFetchedOfWord = 64;
 // transposed").
 constexpr int64_t kFewPixels = 32;              // fill less than half of a panel's columns
 constexpr int64_t kFewGroupRows = 16;           // output channels of a group; no figure
-constexpr int64_t kManyPixels = 512;            // of all images; they repay packing a filter
+constexpr int64_t kManyPixels = 512;            // pixels of all images that repay packing a filter
 constexpr int64_t kGatheredRows = 1 << 18;      // bytes of gathered windows at once; no figure
 constexpr int64_t kPaddedRows = 1 << 19;        // bytes of rows of padded copies; no figure
 constexpr int64_t kMostRowBlocks = 16;          // blocks of rows at once; no figure
@@ -145,7 +145,7 @@ constexpr int64_t kPaddedImages = 1 << 25;      // bytes of padded copies; no fi
 constexpr int64_t kTransposeTask = 1 << 15;     // elements; no figure
 
 // Planes; no figures.
-constexpr double kMostSharingNs = 100000;  // until another thread's cache has the filter
+constexpr double kMostSharingNs = 100000;  // time for another thread's cache to get the filter
 constexpr double kInputBytesPerNs = 16, kFilterBytesPerNs = 32, kSharedFilterBytesPerNs = 3;
 constexpr double kDepthwiseRequantize = 4;     // times other rows': no products hide it
 constexpr int64_t kPanelsOfTask = 4;           // panels that read a filter row, at least

@@ -56,11 +56,11 @@ PAIRS_WARPGROUPS, PAIRS_BLOCKS = 8, 1
 """A block's warpgroups and a multiprocessor's blocks, for a table of pairs; fastest on an H200."""
 
 NORMALIZATION_BLOCKS = 4
-"""Of a multiprocessor: 25,216 rows of 768 take 15 us; with two, three, five and six blocks 16.8,
-15.4, 17.0 and 15.9."""
+"""Blocks of a multiprocessor: 25,216 rows of 768 take 15 us. Two, three, five and six blocks take
+16.8, 15.4, 17.0 and 15.9."""
 
 JOINING_BLOCKS = 4
-"""Of a multiprocessor, for concatenations; no other number was recorded."""
+"""Blocks of a multiprocessor, for concatenations; no other number was recorded."""
 
 LEAST_ATTENTION_ROWS, MOST_ATTENTION_ROWS = 33, 256
 """Rows of an image that one kernel attends to: on an H200, 128 images of 197 rows take 121 us

@@ -31,7 +31,7 @@ class DataType(enum.IntEnum):
 
     @property
     def dtype(self) -> np.dtype:
-        """The same in NumPy and JAX; UNKNOWN has none."""
+        """The dtype of NumPy and JAX; UNKNOWN has none."""
         return np.dtype(jnp.dtype(self.name.lower()))
 
     def __str__(self) -> str:

@@ -124,7 +124,7 @@ def control(x):
 
 
 def test_onnxruntime_multiplies_by_an_inverse():
-    """It divides by `y` where a file multiplies by `Div(1, y)`."""
+    """JAX divides by `y` where a file multiplies by `Div(1, y)`."""
     x, y = (np.random.default_rng(i).uniform(1, 2, (20, 20)).astype(np.float32) for i in range(2))
     exports.check(lambda x, y: x * (1 / y), x, y, forms=["qdq"])
 

@@ -10,7 +10,7 @@ from dmlax.onnx import peer
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_narrow_layer_normalization_is_computed_in_float32(seed):
-    """Its mean and 1 / deviation are float32, as ONNX says."""
+    """The mean and 1 / deviation are float32, as ONNX says."""
     random = np.random.default_rng(seed)
     shape = tuple(random.integers(2, 30, 3).tolist())
     axis = int(random.integers(-2, 3))
@@ -27,7 +27,7 @@ def test_a_narrow_layer_normalization_is_computed_in_float32(seed):
     assert {name: x.dtype for name, x in found.items()} == {
         name: x.dtype for name, x in wanted.items()
     }
-    assert np.mean(found["y"] != wanted["y"]) < 0.005  # in float16 more than a third differ
+    assert np.mean(found["y"] != wanted["y"]) < 0.005  # more than a third differ in float16
     for name in ("mean", "inverse"):
         np.testing.assert_allclose(found[name], wanted[name], rtol=2e-6, atol=2e-7)
 

@@ -68,6 +68,6 @@ def test_float64_that_is_needed(name):
     text = r'float64 on a device needs x64: jax\.config\.update\("jax_enable_x64", True\)'
     with pytest.raises(dmlax.UnsupportedError, match=text) as caught:
         dmlax.onnx.load(file.model())
-    assert x not in str(caught.value).splitlines()[-1]  # which no option can return
+    assert x not in str(caught.value).splitlines()[-1]  # no option can return it
     with jax.enable_x64(True):
         file.compare(1e-6)

@@ -62,9 +62,9 @@ def reason(case):
 
 @functools.cache
 def cases():
-    """Those of these operators, but for the results of large pools: `compute_large_pools`."""
+    """The tests of these operators, except large pools: `compute_large_pools`."""
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.simplefilter("ignore")  # of ONNX's own arithmetic on infinities
+        warnings.simplefilter("ignore")  # ONNX's arithmetic on infinities warns
         patch.setattr(op_pool_common, "pool", pool_if_small)
         return [case for case in collect_testcases(None) if is_ours(case)]
 

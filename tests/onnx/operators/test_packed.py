@@ -50,7 +50,7 @@ def test_products_of_blocks(bits, group_bytes, monkeypatch):
     file = File(21)
     for k, n, block in ((48, 21, 16), (40, 17, 32), (64, 24, 64)):
         x = file.input(RNG.normal(0, 1, (2, 3, k)).astype(np.float32))
-        for points in (None, "packed", "float")[: 2 if bits == 8 else 3]:  # as ONNX Runtime has
+        for points in (None, "packed", "float")[: 2 if bits == 8 else 3]:  # ONNX Runtime has these
             n_bits_product(file, x, k, n, bits, block, points=points, bias=points == "packed")
     file.compare(1e-6)
 

@@ -197,7 +197,7 @@ def test_activations(op):
         alpha, beta = ([round(0.3 + 0.1 * i, 1) for i in range(count)] for count in counts)
         own = {"direction": "bidirectional", "activations": given}
         if shift % 3 == 0 and op != "RNN":
-            file.layer(op, x, **own)  # with the defaults
+            file.layer(op, x, **own)  # the defaults
         file.layer(op, x, **own, activation_alpha=alpha, activation_beta=beta)
     check(file, bound=3e-6)
 
@@ -289,7 +289,7 @@ def test_dynamic_quantization(tmp_path, weights, per_channel):
     """The outputs are ONNX Runtime's: one other integer would differ by a step of quantization."""
     file = File()
     x = input_of(file, 16, inputs=16)
-    file.feeds[x][13:] *= 8  # beyond some layers' longest sequence, and outside of their ranges
+    file.feeds[x][13:] *= 8  # steps after some layers' longest sequence, outside of the ranges
     file.input(np.int32([11, 7, 12]))
     for options in QUANTIZED:
         file.layer("LSTM", x, hidden=16, inputs=16, **options)

@@ -77,7 +77,7 @@ def test_optional_outputs(name, is_read):
     file = File(opset)
     inputs = [file.input(np.abs(normal(shape))) for shape in shapes]
     outputs = file.node(op, *inputs, outputs=count, **attributes)
-    is_read = is_read and name not in ("mask of 7", "mask of 10")  # which leave the mask open
+    is_read = is_read and name not in ("mask of 7", "mask of 10")  # these leave the mask open
     dtypes = {"mask": bool, "indices": np.int64}
     for output in outputs[: count if is_read else 1]:
         is_first = output == outputs[0]

@@ -24,7 +24,7 @@ class _Draw:
         self.dtype = np.dtype(np.uint64 if seed % 4 == 3 else np.int64)
         self.nodes, self.constants, self.types = [], {}, {}
         self.inputs = {"x": self.values(), "f": self.floats(), "n": self.narrow()}
-        self.tensors = ["x"]  # of the dtype, [3, 4]
+        self.tensors = ["x"]  # tensors of the dtype, [3, 4]
         self.add("Cast", "n", to=helper.np_dtype_to_tensor_dtype(self.dtype))
         for _ in range(10):
             self.node()
@@ -217,7 +217,7 @@ X = np.array([1, 977, -5, 2**31 - 1])
 def test_a_product_is_the_same_in_every_transformation():
     model = dmlax.onnx.load(_hash(), input_shapes={"x": [4]})
     assert {name: y.dtype.name for name, y in model.outputs.items()} == {
-        "y": "int32",  # below 1000
+        "y": "int32",  # values below 1000
         "z": "int64",
         "k": "int32",  # indices
     }

@@ -11,7 +11,7 @@ from support.onnx_files import NUMBERS, RNG, File, levels, scales
 INTEGERS = ("uint8", "int8", "uint16", "int16", "uint4", "int4", "uint2", "int2")
 FLOATS8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 SHAPE = (3, 10, 4)
-PLACES = {  # of the parameters: their shape, and the attributes
+PLACES = {  # the parameters' shape, and the attributes
     "one": ((), {}),
     "axis": ((10,), {"axis": 1}),
     "last axis": ((4,), {"axis": -1}),
@@ -166,7 +166,7 @@ def test_casts(saturate):
     for start in ("float32", "float16", "bfloat16", "int32"):
         array = np.clip(values, -6e4, 6e4).astype(np.dtype(getattr(ml_dtypes, start, start)))
         names = [file.constant(array)]
-        if start != "bfloat16":  # which ONNX Runtime takes from no NumPy array
+        if start != "bfloat16":  # ONNX Runtime takes bfloat16 from no NumPy array
             names.append(file.input(array))
         for x in names:
             for dtype in dtypes if saturate else FLOATS8:
@@ -195,7 +195,7 @@ def test_groups_of_other_widths_stay_floats(dtype):
     y = pair(file.node("Add", y, pair(file.node("Sigmoid", y))))
     w = file.node("DequantizeLinear", file.constant(levels((4, 3), dtype)), scale, point)
     file.output(pair(file.node("MatMul", y, w)), np.float32)
-    step = 0.02 if dtype.endswith("16") else 0.51  # of the largest value, near a tie
+    step = 0.02 if dtype.endswith("16") else 0.51  # the largest value comes near a tie
     loaded = file.compare(step, optimised=True)
     assert not any(node.op.startswith("QLinear") for node in loaded._graph.nodes)
 

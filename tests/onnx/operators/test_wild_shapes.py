@@ -178,7 +178,7 @@ def test_sizes_that_cannot_be_assumed():
 def test_sigmoid_and_tanh_have_onnx_runtimes_bits(op):
     file = File(x=(FLOAT, ["n"]))
     y = file(op, "x")
-    z = file("Mul", y, "x")  # as in SiLU
+    z = file("Mul", y, "x")  # SiLU
     x = np.concatenate([normal(3000) * scale for scale in (0.1, 1, 5, 20)])
     check(file, [y, z], {"x": np.float32([*x, np.inf, -np.inf, np.nan, 0])})
 

@@ -10,7 +10,8 @@ import pytest
 import dmlax.onnx
 from support.onnx_models import inputs_of, quantized
 
-JOINED = {"dmlax.QLinearSelfAttention": 2, "dmlax.QGemm": 2, "dmlax.QGemmAdd": 2}  # of two blocks
+# Two blocks have these.
+JOINED = {"dmlax.QLinearSelfAttention": 2, "dmlax.QGemm": 2, "dmlax.QGemmAdd": 2}
 
 
 def types(graph):

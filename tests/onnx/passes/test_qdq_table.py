@@ -295,7 +295,7 @@ class Draw:
         return self.f.write(*outputs), self.f.inputs
 
 
-BUSY = ("AveragePool", "Conv", "Gemm", "MatMul", "MaxPool", "Resize")  # of many attributes
+BUSY = ("AveragePool", "Conv", "Gemm", "MatMul", "MaxPool", "Resize")  # these have many attributes
 CASES = [(op, seed) for op in sorted(FUSIONS) for seed in range(8 if op in BUSY else 2)]
 
 
@@ -336,7 +336,7 @@ def weighted(op, *shape, **attributes):
     return make
 
 
-TIES = 0.0179 * 0.0213 * 256  # of which products are often half a step
+TIES = 0.0179 * 0.0213 * 256  # products at this scale are often half a step
 SIGNED = {  # the shape of the input, the operator, and the scale of its output
     "Add": ((4, 60, 40), lambda f, x: f.node("Add", x, draw_int8(f, (4, 60, 40))), 0.03),
     "Mul": ((4, 60, 40), lambda f, x: f.node("Mul", x, draw_int8(f, (4, 60, 40))), 0.03),
@@ -447,7 +447,7 @@ def dead(op, is_input, **attributes):
 @pytest.mark.parametrize("op", ["QLinearConv", "QGemm", "QGemm transB", "QLinearMatMul"])
 @pytest.mark.parametrize("arithmetic", ["float32", "exact"])
 def test_a_dead_channel_is_the_zero_point(op, is_input, arithmetic):
-    """Its bias counts in steps of 0, whether the file or a caller gives it."""
+    """The bias counts in steps of 0, whether the file or a caller gives it."""
     op, *transposed = op.split()
     f, y = dead(op, is_input, **dict.fromkeys(transposed, 1))
     (found,) = f.run(y, arithmetic=arithmetic)

@@ -57,7 +57,7 @@ def test_a_tensor_of_more_elements_than_a_kernel_takes_at_once(function):
 
 
 def test_parameters_may_be_mapped_over():
-    """Each example has its own, and the tensors are shared."""
+    """Each example has parameters; the tensors are shared."""
     a, b = draw(1, np.uint8, (6, 40)), draw(2, np.uint8, (40,))
     scales = jnp.float32([0.1, 0.2, -0.3])
     call = lambda scale: dmlax.element_wise_quantized_linear_add(  # noqa: E731

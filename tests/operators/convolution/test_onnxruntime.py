@@ -105,7 +105,7 @@ def expected(given, shape):
 
 
 def function(shape):
-    """The same layer, jitted; everything is traced."""
+    """The layer, jitted; everything is traced."""
 
     @jax.jit
     def call(given):

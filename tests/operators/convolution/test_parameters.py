@@ -154,7 +154,7 @@ def test_the_output_dtype_is_as_asked_or_the_zero_points_or_the_inputs(x, zero_p
 
     assert call(X.astype(x), {}).dtype == dtype
     assert jax.eval_shape(call, X.astype(x), {}).dtype == dtype
-    if zero_point is not None:  # as a tracer, weak or strong
+    if zero_point is not None:  # a tracer, weak or strong
         traced = {"output_zero_point": zero_point}
         assert jax.eval_shape(call, X.astype(x), traced).dtype == dtype
 

@@ -42,7 +42,7 @@ def put(mesh, operands, specs):
 
 @pytest.fixture
 def program(take, request):
-    """That of a CPU, or a GPU's, compiled for the CPU."""
+    """A program of a CPU, or a GPU's, compiled for the CPU."""
     if request.param == "GPU":
         take("_by_words")
 

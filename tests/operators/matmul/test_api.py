@@ -13,7 +13,7 @@ from dmlax._core import requantize
 from support import NATIVE, assert_same, draw, requantized
 from support.calls.matmul import LOWERINGS, PADDED, float_cases, run_padded, scaled_sums, sums
 
-SHAPES = [  # of a and b
+SHAPES = [  # the shapes of a and b
     ((1, 1), (1, 1)),
     ((3, 7), (7, 5)),
     ((2, 3, 5), (5, 65)),
@@ -223,7 +223,7 @@ def by_product(left, bias, **options):
 
 
 def by_convolution(left, bias, a_scale, b_scale, **options):
-    """The same, of planes whose pixels are the numbers."""
+    """Planes whose pixels are the numbers."""
     x = np.broadcast_to(left.astype(np.uint8), (1, 1, left.size, left.size))
     found = dmlax.quantized_linear_convolution(
         *(x, np.ones((bias.size, 1, 1, 1), np.int8), bias),

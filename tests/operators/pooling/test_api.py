@@ -220,7 +220,7 @@ def test_sums_of_words_are_those_of_their_bytes(dtype):
     wanted = (x.astype(np.int32) - zero_point).sum((1, 2), keepdims=True, dtype=np.int32)
     sums = jax.jit(functools.partial(sum_words, plan))
     assert_same(sums(operands), wanted)
-    assert "select" not in sums.lower(operands).as_text()  # of all pixels, which XLA would store
+    assert "select" not in sums.lower(operands).as_text()  # XLA would store a select of all pixels
 
 
 def plan_of(function, x, call):

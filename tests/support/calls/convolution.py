@@ -27,7 +27,7 @@ class Call:
 
     x: np.ndarray
     w: np.ndarray
-    parameters: dict[str, Any]  # by dmlax's keywords, and "bias"
+    parameters: dict[str, Any]  # dmlax's keywords, and "bias"
     windows: dict[str, tuple[int, ...]]
     groups: int
     layout: tuple[str, str, str]

@@ -8,7 +8,7 @@ import dmlax
 from support import draw, sums_of_products
 from support.cases.convolution import LAYOUTS, laid_out
 
-_SIZES = (7, 9, 14, 16, 17, 31, 33, 40)  # of an image's rows
+_SIZES = (7, 9, 14, 16, 17, 31, 33, 40)  # sizes of an image's rows
 _WINDOWS = (  # kernel, strides, dilations, start and end padding
     ((3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
     ((3, 3), (2, 2), (1, 1), (1, 1), (1, 1)),
@@ -17,7 +17,7 @@ _WINDOWS = (  # kernel, strides, dilations, start and end padding
     ((6, 4), (3, 1), (1, 2), (2, 0), (0, 1)),
     ((1, 1), (1, 1), (1, 1), (0, 0), (0, 0)),
 )
-_CHANNELS = (  # of a group, and its outputs
+_CHANNELS = (  # channels of a group, and its outputs
     *((64, 64), (64, 70), (128, 20), (4, 65), (12, 130)),
     *((96, 16), (40, 33)),
     *((3, 64), (1, 40), (2, 96), (3, 20)),  # rows of the kernel are taps
@@ -33,7 +33,7 @@ def mismatches(implementation: str, first: int, last: int) -> Iterator[str]:
         kernel, strides, dilations, start, end = _WINDOWS[seed % len(_WINDOWS)]
         channels, outputs = _CHANNELS[seed % len(_CHANNELS)]
         groups, images = 1 + (seed % 4 == 3), 1 + seed % 3
-        large = seed % 7 == 0  # for several tasks of one image
+        large = seed % 7 == 0  # one image is several tasks
         sizes = (50 if large else int(rng.choice(_SIZES[:4])), _SIZES[seed % len(_SIZES)])
         x_dtype, w_dtype = rng.choice(["int8", "uint8"], 2)
         x = draw(seed, x_dtype, (images, groups * channels, *sizes))

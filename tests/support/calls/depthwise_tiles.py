@@ -9,7 +9,7 @@ from support import draw, sums_of_products
 from support.cases.convolution import LAYOUTS
 
 _CHANNELS = (16, 24, 32, 33, 64, 96, 144, 7)
-_SIZES = (1, 7, 12, 64, 65, 67, 130)  # of an image's rows
+_SIZES = (1, 7, 12, 64, 65, 67, 130)  # sizes of an image's rows
 _WINDOWS = (  # kernel, strides, dilations, start and end padding
     ((3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
     ((3, 3), (2, 2), (1, 1), (1, 1), (1, 1)),

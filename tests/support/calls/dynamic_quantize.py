@@ -38,7 +38,7 @@ class Call:
         return jax.numpy.concatenate(flat)
 
     def expected(self) -> np.ndarray:
-        """The same of the results that it should give."""
+        """The results that the call should give."""
         parts = (
             self._float32()
             if self.arithmetic == "float32"

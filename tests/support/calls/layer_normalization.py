@@ -17,7 +17,7 @@ from dmlax.onnx.operators.table import flatten
 from support import draw
 
 _COUNTS = (4, 16, 64, 100, 128, 132, 192, 768, 1024, 2052, 4096)
-_NEAR = 1e-3  # of a tie: floats of other orders round to either side
+_NEAR = 1e-3  # sums of another order round to either side so near a tie
 
 
 def wrong_elements(seed: int, arithmetic: str, elements: Counter[str]) -> Iterator[str]:

@@ -119,7 +119,7 @@ class Call:
     operator: str
     x: np.ndarray
     b: np.ndarray
-    parameters: dict[str, Any]  # by keyword, and "bias"
+    parameters: dict[str, Any]  # keywords, and "bias"
     options: tuple[tuple[str, str], ...]  # static ones by keyword
     packing: str  # "": the matrix is not prepared
     mapped: bool  # over the first axis of both

@@ -177,7 +177,7 @@ def expected(case: Case, operator: str) -> np.ndarray:
 
 
 def laid_out(x: np.ndarray, source: str, target: str) -> np.ndarray:
-    """The same tensor with its axes in another order."""
+    """The tensor with its axes in another order."""
     return np.transpose(x, [source.index(letter) for letter in target])
 
 

@@ -20,7 +20,7 @@ def level(name: str) -> directml.FeatureLevel:
 
 
 def levels(first: str, last: str = "6_4") -> list[str]:
-    """Those from one to another, both included."""
+    """The feature levels from one to another, both included."""
     return LEVELS[LEVELS.index(first) : LEVELS.index(last) + 1]
 
 
@@ -228,7 +228,7 @@ def averaged(input: Sequence[int] = (1, 3, 4, 5), window: Sequence[int] = (2, 3)
     }
 
 
-VALID: dict[str, tuple[Fields, str]] = {  # at the level that introduced each
+VALID: dict[str, tuple[Fields, str]] = {  # fields at the level that introduced each
     "nonzero_coordinates": (nonzero(), "3_0"),
     "quantized_linear_convolution": (quantized(), "2_1"),
     "convolution_integer": (integer(), "2_1"),

@@ -11,7 +11,7 @@ from dmlax_conformance.oracle import exact as floats
 from dmlax_conformance.oracle.exact import quantize
 from support import draw, oracle, requantized, wild_floats
 
-Accumulators = tuple[np.ndarray, Sequence[np.ndarray]]  # and their three scales
+Accumulators = tuple[np.ndarray, Sequence[np.ndarray]]  # accumulators and their three scales
 N = 4_000
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 EDGES = np.array([INT_MIN, INT_MIN + 1, -1, 0, 1, INT_MAX - 1, INT_MAX], np.int32)

@@ -298,7 +298,7 @@ def _multiply_wide(x, y):
     return x.view(np.int32).astype(np.int64) * y.view(np.int32)
 
 
-_carry = None  # of the last addition that has one, or the borrow of a subtraction
+_carry = None  # the carry of the last addition, or the borrow of a subtraction
 
 
 def _multiply_add_low(x, y, z):

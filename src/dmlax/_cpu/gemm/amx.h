@@ -26,7 +26,7 @@ class TileRegisters {
     if (rows_ != 0) _tile_release();
   }
 
-  static constexpr int kMostWords = 16;  // of the depth
+  static constexpr int kMostWords = 16;  // words of the depth
 
   // Shapes the tiles for up to 32 rows of `words` words. Tiles 0 and 1 are the sums of the first 16
   // rows, tiles 2 and 3 the sums of the other rows. Tiles 4 and 5 are the rows, tiles 6 and 7 the

@@ -104,7 +104,7 @@ struct VectorMicrokernel {
   static constexpr int64_t kMostUnpacked = Simd::kPermutesBytes ? 0 : Simd::kLanes;
   static constexpr int64_t kMostRows =
       kBlockRows / Simd::kTuning.tile_rows * Simd::kTuning.tile_rows;
-  static constexpr bool kNeedsWholeSteps = false;  // of a panel's depth
+  static constexpr bool kNeedsWholeSteps = false;  // whole steps of a panel's depth
 
   // acc[r * kPanelWidth + lane] is the sum of row r and of a panel's column, in lane order.
   static void multiply(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {

@@ -152,7 +152,7 @@ struct Rows {
   const uint8_t* first;
   int64_t stride, words;
   int count;
-  const uint8_t* const* starts = nullptr;  // of rows at other distances
+  const uint8_t* const* starts = nullptr;  // starts of rows at other distances
   const int64_t* taps = nullptr;           // offsets of a row's parts; null: one part
   int64_t tap_words = 0;                   // words of a part
   const uint8_t* next_panel = nullptr;     // tiles prefetch it; may be null
@@ -281,7 +281,7 @@ inline void fetch_next(Rows& rows, const uint8_t* panel, int64_t first, int64_t 
 // next one.
 struct Fetched {
   const uint8_t* from;
-  int64_t step;  // for every word of the depth
+  int64_t step;  // a step for every word of the depth
 
   template <typename S, int R>
   static Fetched by_tile(const Rows& rows, int64_t first) {

@@ -52,7 +52,7 @@ struct PreparedPanels {
 
   int64_t count() const { return groups * panels(); }
   int64_t panel_bytes() const { return round_up(depth, kDepthStep) * kPanelWidth; }
-  int64_t row_bytes() const { return groups * rows * depth; }  // of all groups, unpacked
+  int64_t row_bytes() const { return groups * rows * depth; }  // all groups, unpacked
 
   // Whether a buffer of these sizes holds the panels.
   bool fit(int64_t count_, int64_t bytes) const {
@@ -74,7 +74,7 @@ struct PreparedPanels {
   }
 
  private:
-  int64_t panels() const { return (rows + kPanelWidth - 1) / kPanelWidth; }  // of one group
+  int64_t panels() const { return (rows + kPanelWidth - 1) / kPanelWidth; }  // panels of one group
 };
 
 }  // namespace dmlax

@@ -113,7 +113,7 @@ struct OutputTile {
   const RequantizeParams& params;
   void* output;
   bool channels_last;
-  int64_t channels;  // of a pixel, if channels are last
+  int64_t channels;  // a pixel's, if channels are last
   uint8_t* tile;     // 2 * kTileBytes
 
   // Stores row r of the tile. Its columns in `valid` are outputs.

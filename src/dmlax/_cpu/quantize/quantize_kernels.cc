@@ -73,7 +73,7 @@ inline double widen(int32_t value) { return value; }
 struct Quantization {
   bool is_signed, exact;
   float band;        // estimates at least this far off an integer are near a tie
-  float reciprocal;  // of a shared scale; 0: elements are divided
+  float reciprocal;  // a shared scale's; 0: elements are divided
 };
 
 template <bool kOneEach>

@@ -149,7 +149,7 @@ struct Simd : X86<Simd>, ScalarBits {
     Int32s bits_, least_ = _mm256_set1_epi32(-1);
   };
 
-  static Int32s nearest(Floats v) { return _mm256_cvtps_epi32(v); }  // by the control word
+  static Int32s nearest(Floats v) { return _mm256_cvtps_epi32(v); }  // the control word says how
 
   // A bit for every lane whose magnitude is at least `band`.
   static uint64_t are_beyond(Floats rest, Floats band) {

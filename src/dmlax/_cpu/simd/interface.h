@@ -90,9 +90,9 @@ concept SimdInstructions = requires(
   { S::multiply(f, f) } -> Is<typename S::Floats>;
   { S::divide(f, f) } -> Is<typename S::Floats>;  // IEEE quotients, except for subnormals
   { S::fused_multiply_add(f, f, f) } -> Is<typename S::Floats>;  // a * b + c, rounded once
-  { S::clamp(f, f, f) } -> Is<typename S::Floats>;  // to [low, high]; NaN gives the low end
+  { S::clamp(f, f, f) } -> Is<typename S::Floats>;  // clamps to [low, high]; NaN gives the low end
   { S::to_floats(v) } -> Is<typename S::Floats>;
-  { S::to_integers(f) } -> Is<typename S::Int32s>;  // to nearest even, below 2^22
+  { S::to_integers(f) } -> Is<typename S::Int32s>;  // rounds to nearest even, below 2^22
 
   // Requantization: estimate(sums, factor, low, high) is clamp(float(sums) * factor). round rounds
   // to nearest even and returns the mask of lanes that are at least `band` off. store_bytes
@@ -132,9 +132,9 @@ concept RowInstructions = requires(typename S::Int32s v, typename S::Int32s* vec
     { S::add_half_bytes(v, v, v) } -> Is<void>;
   };
   { S::multiply_words(v, v, v) } -> Is<void>;  // sums += row . columns; a row's bytes are unsigned
-  { S::pack_row(target, bytes, count, uint8_t{128}) } -> Is<void>;    // to words, with flipped bits
+  { S::pack_row(target, bytes, count, uint8_t{128}) } -> Is<void>;    // words with flipped bits
   { S::transpose_words(vectors) } -> Is<void>;                        // kLanes vectors
-  { S::sum_lanes(vectors) } -> Is<typename S::Int32s>;                // of kLanes vectors
+  { S::sum_lanes(vectors) } -> Is<typename S::Int32s>;                // one sum per vector
   { S::store_bytes_in_order(target, vectors, 0, true) } -> Is<void>;  // neighbouring columns
 };
 
@@ -191,7 +191,7 @@ concept ByteInstructions =
       { S::broadcast_byte(uint8_t{1}) } -> Is<typename S::Bytes>;
       { S::flip_bits(b, b) } -> Is<typename S::Bytes>;
       { S::permute_bytes(b, b) } -> Is<typename S::Bytes>;
-      { S::permute_floats(f, v) } -> Is<typename S::Floats>;  // by the last bits of 16 indices
+      { S::permute_floats(f, v) } -> Is<typename S::Floats>;  // 16 indices; last bits count
       { S::first_lanes() } -> Is<typename S::Int32s>;         // 0, 1, 2, ...
       { S::to_panel_order(vectors) } -> Is<void>;  // kVectors vectors of neighbouring columns
       requires std::constructible_from<typename S::Columns, typename S::Bytes>;

@@ -47,7 +47,7 @@ def parameters(
 
 
 def tangent(plan: DynamicQuantizePlan, input: Array, direction: Array) -> DynamicQuantizeLinear:
-    """That of the scale, which is linear in the range; the rest is integers."""
+    """The scale's derivative, which is linear in the range; the other outputs are integers."""
 
     def size(x: Array) -> Array:
         reals = x.astype(jnp.float32)

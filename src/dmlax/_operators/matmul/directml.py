@@ -105,7 +105,7 @@ def _shape(keyword: str, operand: Array) -> Array:
 
 
 def _shape_to_float(keyword: str, operand: Array) -> Array:
-    """Also makes scales float32."""
+    """Shapes a parameter as `_shape` does, and makes scales float32."""
     is_scale = keyword.endswith("scale")
     return _shape(keyword, operand.astype(jnp.float32) if is_scale else operand)
 

@@ -112,7 +112,7 @@ class PoolingPlan(BasePlan):
 
     @property
     def spatial_axes(self) -> tuple[int, ...]:
-        """Those of the input."""
+        """The spatial axes of the input."""
         return self.options.layouts.input[2:]
 
     @property

@@ -105,7 +105,7 @@ def _shift(x: Array, dtype: np.dtype) -> Array:
 
 
 def _as_dtype(x: Quantized, dtype: np.dtype) -> Quantized:
-    """The same reals in the other dtype of 8 bits."""
+    """Converts a tensor to the other dtype of 8 bits; its reals stay."""
     return x._replace(tensor=_shift(x.tensor, dtype), zero_point=_shift(x.zero_point, dtype))
 
 

@@ -516,6 +516,6 @@ def batch_normalization_by_outputs(
     spatial: Annotated[int, (1,)] = 1,
     output_count: int,
 ) -> tuple[Array, ...]:
-    """As the later forms; a node of several outputs is one in training."""
+    """Normalizes as the later forms do; a node of several outputs is one in training."""
     is_training = int(output_count > 1)
     return batch_normalization(x, of, epsilon=epsilon, momentum=momentum, training_mode=is_training)

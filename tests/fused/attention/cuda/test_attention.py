@@ -48,7 +48,7 @@ def test_scores_and_weights_have_rows_of_whole_chunks(lowered, rows, size):
 def test_vmap_maps_each_kernel(lowered, heads_last):
     mapped = [shaped(5, *each.shape) for each in operands(50)]
     text = lowered(jax.vmap(lambda *given: attend(*given, heads_last=heads_last)), *mapped)
-    assert text.count("custom_call @mosaic_gpu") == 4  # and one that packs the values
+    assert text.count("custom_call @mosaic_gpu") == 4  # the fourth packs the values
 
 
 @pytest.mark.parametrize(("columns", "packs"), [(64, 1), (24, 0)])

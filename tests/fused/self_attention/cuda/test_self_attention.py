@@ -66,7 +66,7 @@ def operands(rows, columns=3 * HEADS * WIDTH, images=2):
 def test_nothing_is_moved_between_the_kernels(lowered):
     text = lowered(attend_of((SQUARED, SQUARED, ITSELF), 50), *operands(50))
     assert text.count("custom_call @mosaic_gpu") == 5 + 3  # small tiles have no room for tables
-    assert text.count("stablehlo.transpose") == 1  # of the weight
+    assert text.count("stablehlo.transpose") == 1  # the weight is transposed
 
 
 def test_wide_tiles_look_up_what_each_third_of_the_columns_needs(lowered):

@@ -16,7 +16,7 @@ BINARY = ("int8", "uint8", "float32", "float32", "float32", "int8", "uint8", "in
 LOOKUP = ("int8", "uint8", "uint8")
 
 
-SHAPES = [  # of 2^17 elements or more, which threads share
+SHAPES = [  # 2^17 elements or more, which threads share
     ((300_007,), (300_007,)),
     ((3, 61, 31, 29), (3, 61, 1, 1)),
     ((2, 31, 29, 96), (2, 1, 1, 96)),

@@ -63,7 +63,7 @@ def test_auto_is_the_kernel_for_one_device_and_xla_in_an_export():
 @pytest.mark.parametrize("layouts", [("NCHW", "NHWC"), ("NHWC", "NCHW"), ("NHWC", "NHWC")])
 @pytest.mark.parametrize(("kernel", "dtype"), [((7, 7), np.uint8), ((2, 11), np.int8)])
 def test_a_first_layer_of_three_channels_is_exact(layouts, kernel, dtype):
-    """Its windows are short lines, the last of which end where the input does."""
+    """The kernel's windows are short lines, the last of which end where the input does."""
     rng = np.random.default_rng(7)
     x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, (2, 31, 45, 3), dtype)
     w = rng.integers(-128, 128, (*kernel, 3, 70), np.int8)

@@ -14,7 +14,7 @@ quantize, dequantize = dmlax.element_wise_quantize_linear, dmlax.element_wise_de
 TARGETS = ["dmlax_quantize_linear_v1", "dmlax_dequantize_linear_v1"]
 
 
-SHAPES = [  # of 2^18 elements or more, which threads share, and their parameters
+SHAPES = [  # 2^18 elements or more, which threads share, and parameters
     ((300_007,), ()),
     ((3, 5, 20, 1000), (5, 1, 1)),
     ((5, 600, 7, 13), (600, 1, 1)),

@@ -13,7 +13,7 @@
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-constexpr int kIntegers = 16;  // of eight bytes: those of the low bits, then those of the high bits
+constexpr int kIntegers = 16;  // eight bytes': the integers of low bits, then those of high bits
 constexpr int kLanes = Simd::kPermutesBytes ? kIntegers : 8;
 constexpr int kParts = kIntegers / kLanes;
 constexpr int kColumns = 4;  // several columns hide an addition's latency

@@ -7,10 +7,10 @@ namespace dmlax {
 
 struct BlockMatrix {
   const uint8_t* held;  // two integers a byte, the first in the low bits; a row for every column
-  const float* scale;   // of every block of every column
+  const float* scale;   // a scale for every block of every column
   const float* zero_point;
   int64_t columns;
-  int64_t bytes, blocks;  // of a column
+  int64_t bytes, blocks;  // bytes and blocks of a column
   bool one_zero_point;    // all blocks share it
 };
 

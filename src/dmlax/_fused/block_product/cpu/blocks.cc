@@ -1,13 +1,13 @@
 // The handler of rows times columns of 4-bit blocks: it checks operands and runs the kernel.
-#include "dmlax/_fused/block_product/cpu/block_product_kernels.h"
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/scratch.h"
 #include "dmlax/_cpu/sizes.h"
+#include "dmlax/_fused/block_product/cpu/block_product_kernels.h"
 
 namespace dmlax {
 namespace {
 
-constexpr int64_t kLanes = 8;  // of the kernel's sums
+constexpr int64_t kLanes = 8;  // lanes of the kernel's sums
 
 thread_local Scratch packed_rows;  // the calling thread's; all threads read it
 

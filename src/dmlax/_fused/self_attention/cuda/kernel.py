@@ -40,8 +40,8 @@ class Sizes:
     """The sizes of the attentions of all heads of all images."""
 
     groups: int
-    heads: int  # of an image
-    rows: int  # of an image
+    heads: int  # the heads of an image
+    rows: int  # the rows of an image
     heads_last: bool  # the output is (images, rows, heads, columns), else (groups, rows, columns)
 
     @property

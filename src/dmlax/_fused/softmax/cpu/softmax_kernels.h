@@ -7,8 +7,8 @@ namespace dmlax {
 
 struct ByteSoftmax {
   const float* terms;  // 256 exponentials, the largest last
-  float multiplier;    // of a quotient of sums
-  int32_t zero_point;  // of the output
+  float multiplier;    // multiplies a quotient of sums
+  int32_t zero_point;  // the output's
   bool is_signed;
 };
 

@@ -30,7 +30,7 @@ struct BinaryParams {
   float a_factor = 0, b_factor = 0;  // a sum: a * a_factor + (b * b_factor + offset)
   float offset = 0;                  // a product: a * b * a_factor + offset
   float error = 0;                   // largest error of an exact estimate, without zero point
-  FixedSum fixed = {};               // of an exact sum that has an error
+  FixedSum fixed = {};               // an exact sum that has an error
 };
 
 // Neighbouring elements. An operand that does not vary has 64 copies of its value and a step of 0.

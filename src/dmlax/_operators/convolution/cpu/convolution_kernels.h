@@ -29,10 +29,10 @@ struct Axis {
 struct ConvShape {
   int64_t images, groups;
   int64_t channels, rows;                   // input channels and filter rows of one group
-  int64_t input_channels, output_channels;  // of all groups
-  int64_t taps, depth;                      // of a filter row: taps * channels, tap-major
-  int64_t input_elements, output_elements;  // of one image
-  int64_t output_pixels;                    // of one output channel
+  int64_t input_channels, output_channels;  // channels of all groups
+  int64_t taps, depth;                      // a filter row's: taps * channels, tap-major
+  int64_t input_elements, output_elements;  // elements of one image
+  int64_t output_pixels;                    // pixels of one output channel
   Axis height, width;
   bool input_last, output_last;  // channels last, as in NHWC
   bool input_signed;
@@ -48,8 +48,8 @@ struct PlaneLayout {
   int64_t step;                     // bytes between neighbouring outputs' pixels
   int64_t pitch, row_bytes;         // outputs and bytes of a row
   int64_t sub_image, plane, image;  // bytes of a sub-image, of a channel, of all channels
-  const int64_t* tap_offsets;       // in a plane
-  int64_t outputs, panels;          // of one image, including outputs past a row's end
+  const int64_t* tap_offsets;       // offsets in a plane
+  int64_t outputs, panels;          // one image's, including outputs past a row's end
 };
 
 // Padded copies of images whose channels are last. Every tap is an offset from an output's
@@ -60,7 +60,7 @@ struct PaddedLayout {
   Axis width;        // columns of copies, without a stride if kernel rows are taps
   int64_t step;      // bytes between neighbouring outputs' pixels
   int64_t pixel_bytes, row_bytes, sub_image, image;
-  int64_t rows, columns;       // of a sub-image; columns count steps
+  int64_t rows, columns;       // a sub-image's; columns count steps
   int64_t taps, tap_depth;     // the number of taps, and the elements of a tap
   const int64_t* tap_offsets;  // bytes from an output's first pixel
 };
@@ -69,17 +69,17 @@ struct PaddedLayout {
 struct RowLayout {
   bool direct;               // a row is a pixel of the input as it is
   bool padded;               // taps are read from padded copies; else windows are gathered
-  int64_t words, row_bytes;  // of a row
+  int64_t words, row_bytes;  // words and bytes of a row
   int64_t tap_words;         // words of a tap in padded copies
   int64_t panel_bytes;       // bytes of the filter of 64 output channels
-  int64_t panels;            // of one group
+  int64_t panels;            // panels of one group
   int64_t step;              // rows that a panel multiplies at once
   int64_t rows_at_once;      // rows that panels multiply one after another
   bool by_image;             // the rows of a tile are of one image, and include rows past an
                              // output row's end; else all images count as one
-  int64_t images, rows;      // of each image
+  int64_t images, rows;      // rows of each image
   int64_t pitch, width;      // rows of an output row, and the rows that are outputs
-  int64_t block_bytes;       // of scratch, for `rows_at_once`
+  int64_t block_bytes;       // scratch for `rows_at_once`
 };
 
 enum class Path {
@@ -103,9 +103,9 @@ struct ConvProblem {
 // A part of a convolution. Panels are counted over the images, rows over one group, or over all
 // output channels if depthwise.
 struct TileRange {
-  const uint8_t* planes;  // of the first image, from channel 0 on
+  const uint8_t* planes;  // the first image from channel 0 on
   const int8_t* filter;   // all rows
-  void* output;           // of the first image
+  void* output;           // the first image
   uint8_t* scratch;       // `scratch_bytes`, aligned to 64
   int64_t group;
   int64_t first_panel, last_panel;
@@ -117,7 +117,7 @@ struct TileRange {
 struct RowRange {
   const uint8_t* input;   // the first image or its padded copy; channels last
   const uint8_t* panels;  // all panels
-  void* output;           // of the first image, channels last
+  void* output;           // the first image, channels last
   uint8_t* scratch;       // `row_scratch_bytes`, aligned to 64
   int64_t first_step, last_step;
   int64_t first_panel, last_panel;
@@ -126,9 +126,9 @@ struct RowRange {
 // A part of a depthwise convolution whose channels are last. Lines of outputs are counted over the
 // images; a block has 64 channels.
 struct LineRange {
-  const uint8_t* input;  // of the first image
+  const uint8_t* input;  // the first image
   const int8_t* filter;  // all rows
-  void* output;          // of the first image
+  void* output;          // the first image
   uint8_t* scratch;      // `line_scratch_bytes`, aligned to 64
   int64_t first_line, last_line;
   int64_t first_block, last_block;
@@ -136,7 +136,7 @@ struct LineRange {
 
 struct ConvolutionKernels {
   double products_per_ns, requantize_row_ns;  // approximate speed of one thread
-  bool has_row_kernel;                        // for layouts with `taps_fit_one_load`
+  bool has_row_kernel;                        // layouts with `taps_fit_one_load` have it
   bool prefers_channels_last;                 // even if images must be transposed
   bool reads_panels;                          // multiplies prepared panels as they are
 
@@ -156,7 +156,7 @@ struct ConvolutionKernels {
 
   // The members below stay null if the instruction set has no product of rows.
 
-  int64_t element_bytes = 0;  // of a row, for a byte of the input
+  int64_t element_bytes = 0;  // a row's bytes for a byte of the input
 
   void (*lay_out_rows)(ConvProblem& problem) = nullptr;
 

@@ -2,9 +2,9 @@
 // panels.
 #pragma once
 
+#include "dmlax/_cpu/gemm/rows.h"
 #include "dmlax/_operators/convolution/cpu/convolution_kernels.h"
 #include "dmlax/_operators/convolution/cpu/planes.h"
-#include "dmlax/_cpu/gemm/rows.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
@@ -35,7 +35,7 @@ struct Im2col {
   static constexpr int64_t kCopied = 32;
 
   const ConvProblem& problem;
-  const uint8_t* input;  // of the first image, from a group's first channel on
+  const uint8_t* input;  // the first image from a group's first channel on
 
   void copy(const OutputPixel& pixel, uint8_t* row) const {
     const ConvShape& shape = problem.shape;

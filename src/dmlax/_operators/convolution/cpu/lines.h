@@ -70,7 +70,7 @@ inline void load_weights(const ConvProblem& problem, const int8_t* filter,
                          const ChannelBlock<S>& block, uint8_t* weights) {
   const ConvShape& shape = problem.shape;
   const int64_t quads = tap_quads(shape), columns = shape.width.kernel;
-  int64_t starts[kPanelWidth];  // of the channels' filters
+  int64_t starts[kPanelWidth];  // where the channels' filters start
   for (int i = 0; i < kPanelWidth; ++i) {
     const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes) % block.width;
     starts[i] = (block.first + (channel < block.count ? channel : 0)) * shape.depth;

@@ -1,9 +1,9 @@
 // Packs an image into planes.
 #pragma once
 
-#include "dmlax/_operators/convolution/cpu/convolution_kernels.h"
 #include "dmlax/_cpu/simd/interface.h"
 #include "dmlax/_cpu/simd/transpose.h"
+#include "dmlax/_operators/convolution/cpu/convolution_kernels.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
@@ -78,7 +78,7 @@ bool pack_by_masks(const ConvProblem& problem, const uint8_t* image, int64_t fir
 struct SubImage {
   const ConvProblem& problem;
   const Span rows, columns;
-  uint8_t* target;  // of channel 0, from the first column on
+  uint8_t* target;  // channel 0 from the first column on
 
   const uint8_t* source_row(const uint8_t* image, int64_t r, int64_t pixel_bytes) const {
     const Axis &height = problem.shape.height, &width = problem.shape.width;

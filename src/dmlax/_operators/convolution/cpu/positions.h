@@ -1,9 +1,9 @@
 // Positions of panels in planes and in the output.
 #pragma once
 
-#include "dmlax/_operators/convolution/cpu/convolution_kernels.h"
 #include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/gemm/store.h"
+#include "dmlax/_operators/convolution/cpu/convolution_kernels.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
@@ -41,7 +41,7 @@ inline PanelSource source_of(const PlaneLayout& layout, const PanelPosition& pos
 // Calls pack(rows, filled, quad) for every four rows of the depth, tap by tap.
 struct QuadRows {
   const ConvProblem& problem;
-  const uint8_t* planes;  // from a group's first channel on
+  const uint8_t* planes;  // a group's first channel
 
   template <typename Pack>
   void operator()(const Pack& pack) const {

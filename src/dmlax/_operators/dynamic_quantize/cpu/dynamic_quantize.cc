@@ -38,7 +38,7 @@ struct Parameters {
 struct Problem {
   const ElementwiseKernels& kernels;
   bool is_float16, is_signed, exact;
-  int64_t elements;  // of one range
+  int64_t elements;  // the elements of one range
 
   const char* input(const char* data, int64_t at) const { return data + at * (is_float16 ? 2 : 4); }
   int64_t chunks() const { return std::max<int64_t>(1, (elements + kChunk - 1) / kChunk); }

@@ -157,7 +157,7 @@ Outcome requantize_sums(const Call<NoKernels>& call, const Inputs<6>& inputs, Ou
 // sum * a * b + bias, rounded once. A bias that is not finite is the result.
 uint32_t scale_exactly(int32_t sum, uint32_t a, uint32_t b, uint32_t bias,
                        const FloatFormat& format) {
-  if ((bias & format.infinity) == format.infinity) return bias;  // or NaN
+  if ((bias & format.infinity) == format.infinity) return bias;  // infinite or NaN
   const Unpacked x = unpack(a), y = unpack(b);
   const uint32_t magnitude = sum < 0 ? 0u - static_cast<uint32_t>(sum) : static_cast<uint32_t>(sum);
   const uint64_t scale = static_cast<uint64_t>(x.mantissa) * y.mantissa;

@@ -90,8 +90,8 @@ __attribute__((noinline)) float multiply_scales(float a, float b) { return a * b
 struct RightMatrices {
   const uint8_t* operand;
   const uint8_t* first;
-  int64_t elements;              // of all matrices
-  int64_t operand_bytes, bytes;  // of one matrix
+  int64_t elements;              // the elements of all matrices
+  int64_t operand_bytes, bytes;  // one matrix's
 
   const uint8_t* of(const uint8_t* matrix) const {
     return first == operand ? matrix : first + (matrix - operand) / operand_bytes * bytes;

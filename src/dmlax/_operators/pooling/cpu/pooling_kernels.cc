@@ -180,7 +180,7 @@ constexpr int64_t kGroup = 64;  // outputs that are rounded at once
 
 struct ChannelParams {
   Unpacked input_scale, output_scale;
-  double ratio;           // of the two scales
+  double ratio;           // the ratio of the two scales
   float real_scale, out;  // the scales as floats
   int32_t input_zero, output_zero;
 

@@ -22,7 +22,7 @@ using tuning::kPiece;
 struct Operation {
   const ElementwiseKernels& kernels;
   bool is_quantize;
-  QuantizeInput type;  // of a quantization
+  QuantizeInput type;  // the input of a quantization
   bool is_signed;      // integers, except a quantization's input
   bool exact;
   bool is_scale_float16;
