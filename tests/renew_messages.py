@@ -1,13 +1,14 @@
-"""A snapshot of every message, keyed by the suite's invalid vector or the call that causes it.
+"""A snapshot of every message: by operator and code, with the vectors or calls that cause it.
 
     python tests/renew_messages.py
 
-writes `tests/messages.json` and prints what changes. With `--check` it writes nothing, and exits
+writes `tests/messages.txt` and prints what changes. With `--check` it writes nothing, and exits
 with code 1 if anything would change.
 """
 
 import difflib
 import json
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,7 +26,11 @@ from dmlax_conformance.runner.run import case_of
 from support.wrong_calls import VALID, Arrays, Refused, wrong_calls
 from support.wrong_descs import wrong_descs
 
-SNAPSHOT = Path(__file__).with_name("messages.json")
+SNAPSHOT = Path(__file__).with_name("messages.txt")
+RULES = "rules"  # the heading of the rules of tables, in the order in which they are checked
+_LINE = re.compile(r"(\w+) (?:([\w-]+) )?([\w.]+): (.*)")  # code, rule, operator, text
+_RULE = re.compile(r"\[([\w-]+)\] (.*)")
+_PLACE = " #"  # before the place of a violation after the first
 Messages = dict[str, list[str]]
 
 
@@ -69,15 +74,48 @@ def lines(error: SpecError | UnsupportedError) -> list[str]:
 
 
 def written(messages: Messages) -> str:
-    """The text of a snapshot: a line for each key, sorted."""
-    entries = (f"{json.dumps(key)}: {json.dumps(messages[key])}" for key in sorted(messages))
-    return "{\n" + ",\n".join(entries) + "\n}\n"
+    """The text of a snapshot: a line for each message, under its operator and its code."""
+    groups: dict[str, dict[str, list[str]]] = {}
+    for key in sorted(messages):
+        if key.startswith(RULES):
+            groups.setdefault(RULES, {})[key] = messages[key]
+            continue
+        for place, line in enumerate(messages[key]):
+            code, rule, operator, text = _LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+            texts = groups.setdefault(f"{operator} {code}", {})
+            causes = texts.setdefault(f"[{rule}] {text}" if rule else text, [])
+            causes.append(f"{key}{_PLACE}{place}" if place else key)
+    lines: list[str] = []
+    for heading, texts in sorted(groups.items()):
+        lines += [heading, *(f"  {text}  <- {json.dumps(texts[text])}" for text in sorted(texts))]
+    return "\n".join([*lines, ""])
+
+
+def read(text: str) -> Messages:
+    """The messages of a snapshot, by the vector or the call."""
+    found: dict[str, dict[int, str]] = {}
+    rules: Messages = {}
+    operator = code = ""
+    for line in text.splitlines():
+        if not line.startswith("  "):
+            operator, _, code = line.partition(" ")
+            continue
+        words, _, causes = line[2:].rpartition("  <- ")
+        if operator == RULES:
+            rules[words] = json.loads(causes)
+            continue
+        rule, words = match.groups() if (match := _RULE.fullmatch(words)) else (None, words)
+        full = " ".join(filter(None, (code, rule, f"{operator}: {words}")))
+        for cause in json.loads(causes):
+            key, _, place = cause.partition(_PLACE)
+            found.setdefault(key, {})[int(place or 0)] = full
+    return {key: [places[i] for i in sorted(places)] for key, places in found.items()} | rules
 
 
 def difference(old: str, new: str) -> str:
     """The unified difference of two snapshots."""
     texts = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    files = "a/tests/messages.json", "b/tests/messages.json"
+    files = "a/tests/messages.txt", "b/tests/messages.txt"
     return "".join(difflib.unified_diff(*texts, *files, n=0))
 
 

@@ -1,6 +1,5 @@
 """Every message is the snapshot's, however the call is made: see `renew_messages.py`."""
 
-import json
 from functools import cache
 
 import jax
@@ -9,13 +8,13 @@ import pytest
 
 from dmlax.errors import CODES
 from dmlax_conformance.adapters.dmlax import WIDE
-from renew_messages import SNAPSHOT, difference, lines, refusal, rules, vector_calls, written
+from renew_messages import SNAPSHOT, difference, lines, read, refusal, rules, vector_calls, written
 from support import suite
 from support.wrong_calls import VALID, wrong_calls
 from support.wrong_descs import wrong_descs
 
 TEXT = SNAPSHOT.read_text(encoding="utf-8")
-MESSAGES = json.loads(TEXT)
+MESSAGES = read(TEXT)
 
 
 def batched(array):
