@@ -3,7 +3,7 @@
 import ctypes
 import functools
 import re
-from importlib import util
+import sys
 from pathlib import Path
 
 import jax
@@ -118,8 +118,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 def _find() -> Path:
     """The library, beside this package or where an editable install puts it."""
-    package = util.find_spec("dmlax")
-    for folder in map(Path, (package and package.submodule_search_locations) or ()):
+    for folder in map(Path, sys.modules["dmlax"].__path__):
         if (folder / _LIBRARY).exists():
             return folder / _LIBRARY
         if (folder / _ABSENT).exists():
