@@ -33,6 +33,7 @@ Avals: TypeAlias = Mapping[str, Aval]
 _OURS = (SpecError, UnsupportedError, ModelError)
 MULTIPLE = 32  # a network halves a size five times
 _SHOWN = 8  # names in a line
+_MOST_TRIES = 12  # sizes that may fit a node
 _MOST_FACTS = 8  # the time of every comparison grows with the facts
 _LONGEST_FACT = 80  # characters, with short names; longer facts take JAX minutes
 
@@ -67,7 +68,7 @@ def check(
     Returns:
       The graph with the dtype and the shape of every tensor, and the assumptions.
     """
-    first, trace = None, functools.partial(_trace, graph, params, options)
+    first, plain, trace = None, assumed, functools.partial(_trace, graph, params, options)
     while (watch := trace(inputs(assumed))).failures:
         known = assumed.facts | watch.facts()
         longest = max((len(with_short_names(fact)) for fact in known), default=0)
@@ -76,11 +77,14 @@ def check(
         if more != assumed and not is_costly and _can_hold(inputs, more):
             assumed = more
             continue
-        first = first or watch
+        first, plain = (first or watch, plain) if assumed.multiples else (watch, assumed)
         multiples = watch.symbols()
         if assumed.multiples or not multiples:
-            _blame_symbols(first, trace, inputs(Assumptions()))
-            raise _one_error(graph, first)
+            misfits = _blame_symbols(first, trace, inputs(Assumptions()))
+            if not misfits or not (fitting := _fit(misfits[0], trace, inputs, plain)):
+                raise _one_error(graph, first)
+            assumed = fitting
+            continue
         assumed = Assumptions(frozenset(), multiples)
     return _with_avals(graph, watch.avals), assumed
 
@@ -109,6 +113,7 @@ class _Failure(NamedTuple):
     symbols: frozenset[str] = frozenset()  # the names of the operands' symbolic sizes
     fact: str | None = None  # a comparison that the node depends on; "" if an operand is a guess
     needs_value: bool = False  # True if the node needs a value that is not known
+    equalities: tuple[str, ...] = ()  # facts with which the operands may fit each other
 
 
 class _Watch(Watch):
@@ -136,7 +141,8 @@ class _Watch(Watch):
             fact = "" if guess else None if sizes is None else sizes.fact
             needs_value = isinstance(error, NotKnown)
             error = with_node(node, error)
-            failure = _Failure(node, error, is_ours, symbols, fact, needs_value)
+            equalities = () if needs_value else _equalities(node, operands)
+            failure = _Failure(node, error, is_ours, symbols, fact, needs_value, equalities)
             if guess and isinstance(failure.error, ModelError):
                 self.skipped[node] = None
             else:
@@ -226,23 +232,55 @@ def _zeros(
     return jnp.zeros(sizes, jax.dtypes.canonicalize_dtype(dtype))
 
 
-def _blame_symbols(watch: _Watch, trace: Callable[[Structs], _Watch], inputs: Structs) -> None:
-    """Makes errors that static sizes do not raise into ones that say which size must be static."""
-    failures = watch.failures.items()
-    suspects = {key: x for key, x in failures if x.symbols and not x.is_ours}
+def _equalities(node: Node, operands: Sequence[Any]) -> tuple[str, ...]:
+    """The facts that two sizes of a node are equal, one of which is the name of a symbolic one."""
+    sizes = dict.fromkeys(size for x in operands for size in getattr(x, "shape", ()))
+    names = [name for size in sizes if (name := str(size)).isidentifier()]
+    numbers = [int(size) for size in sizes if isinstance(size, int | np.integer) and size > 1]
+    counts = [x for x in node.attributes.values() if isinstance(x, int) and x > 1]
+    numbers += [*counts, *(number * count for number in numbers for count in counts), 1]
+    others: list[object] = [*names, *dict.fromkeys(numbers)]  # a size of 1 broadcasts: the last
+    pairs = ((name, x) for i, name in enumerate(names) for x in others[i + 1 :])
+    return tuple(f"{name} == {x}" for name, x in pairs)[:_MOST_TRIES]
+
+
+def _fit(
+    failure: _Failure,
+    trace: Callable[[Structs], _Watch],
+    inputs: Callable[[Assumptions], Structs],
+    assumed: Assumptions,
+) -> Assumptions | None:
+    """The assumptions and the equality of sizes with which a node is computed, if there are any."""
+    for fact in failure.equalities:
+        more = assumed._replace(facts=assumed.facts | {fact})
+        fits = _can_hold(inputs, more) and failure.node not in trace(inputs(more)).failures
+        if fits:
+            return more
+    return None
+
+
+def _blame_symbols(
+    watch: _Watch, trace: Callable[[Structs], _Watch], inputs: Structs
+) -> list[_Failure]:
+    """Makes errors that static sizes do not raise into ones that say which size must be static.
+
+    Returns the failures for which the sizes may have to equal others: static ones cause them, too,
+    or an operator of dmlax compares them.
+    """
+    suspects = {key: failure for key, failure in watch.failures.items() if failure.symbols}
     if not suspects:
-        return
+        return []
     try:
         examples = {name: _example(x.shape) for name, x in inputs.items()}
     except jax.errors.InconclusiveDimensionOperation:  # JAX computes no mod of numbers
-        return
+        return []
     static = {name: jax.ShapeDtypeStruct(examples[name], x.dtype) for name, x in inputs.items()}
     try:
         left = trace(static).failures
     except Exception:  # the example's sizes do not fit
         left = {key: failure for key, failure in suspects.items() if failure.needs_value}
     for key, failure in suspects.items():
-        if key not in left or left[key].is_ours:
+        if not failure.is_ours and (key not in left or left[key].is_ours):
             shapes = {
                 name: list(examples[name])
                 for name, x in inputs.items()
@@ -250,6 +288,11 @@ def _blame_symbols(watch: _Watch, trace: Callable[[Structs], _Watch], inputs: St
             }
             error = with_node(failure.node, _needs_static(sorted(failure.symbols), shapes))
             watch.failures[key] = failure._replace(error=error)
+    return [
+        x
+        for key, x in suspects.items()
+        if x.equalities and (key in left or isinstance(x.error, SpecError))
+    ]
 
 
 def _needs_static(symbols: Sequence[str], shapes: Mapping[str, list[int]]) -> UnsupportedError:

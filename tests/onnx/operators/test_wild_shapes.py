@@ -12,7 +12,8 @@ import dmlax
 import dmlax.onnx
 from dmlax.onnx import peer
 
-FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+FLOAT, INT, BYTE = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8
+MS = "com.microsoft"
 
 
 class File:
@@ -30,7 +31,8 @@ class File:
     def __call__(self, op, *names, **attributes):
         names = [x if isinstance(x, str) else self.constant(x) for x in names]
         output = f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, names, [output], **attributes))
+        domain, _, op = op.rpartition(":")
+        self.nodes.append(helper.make_node(op, names, [output], domain=domain, **attributes))
         return output
 
     def size(self, name, axis):
@@ -44,8 +46,8 @@ class File:
         for value in values:
             value.ClearField("type")
         graph = helper.make_graph(self.nodes, "g", self.inputs, values, self.constants)
-        opsets = [helper.make_opsetid("", self.opset)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MS, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def check(file, outputs, *calls, rtol=0.0):
@@ -279,3 +281,67 @@ def test_a_slice_up_to_a_number_is_assumed_to_fit():
     pairs = [file("Unsqueeze", file("Reshape", y, np.int64([-1])), [0]) for y in (near, tiled)]
     model = check(file, [file("Concat", *pairs, axis=0)], *({"x": normal(n, n)} for n in (3, 7)))
     assert model.inputs["x"].shape[0] >= 3
+
+
+def of_bytes(*shape):
+    return [np.float32(0.5), np.uint8(3), np.ones(shape, np.uint8), np.float32(0.5), np.uint8(3)]
+
+
+BYTES, CHANNELS = of_bytes()[:2], [normal(5), normal(5), normal(5), abs(normal(5))]
+FILTER, ROWS = np.ones((4, 5, 2, 2), np.uint8), np.ones((5, 4), np.uint8)
+IMAGES, BLOCKS = [1, "n", 8, 8], {"axis": 0, "block_size": 2}
+NIBBLES = {"K": 32, "N": 4, "bits": 4, "block_size": 16}
+FITTING = (  # nodes that are computed for one n alone
+    ("Gemm", [3, "n"], [normal(5, 4)], {}),
+    ("Gemm", ["n", 3], [normal(5, 4)], {"transA": 1}),
+    ("MatMul", ["n"], [normal(5, 4)], {}),
+    ("MatMul", [3, "n"], ["z"], {}),
+    ("Einsum", [2, "n"], [normal(5, 4)], {"equation": "ij,jk->ik"}),
+    ("Conv", IMAGES, [normal(4, 5, 2, 2)], {}),
+    ("Conv", IMAGES, [normal(4, 5, 2, 2)], {"group": 2}),
+    ("ConvTranspose", IMAGES, [normal(5, 4, 2, 2)], {}),
+    ("BatchNormalization", [2, "n", 8], CHANNELS, {}),
+    ("InstanceNormalization", [2, "n", 8], CHANNELS[:2], {}),
+    ("LayerNormalization", [2, "n"], CHANNELS[:2], {}),
+    ("PRelu", [2, "n"], [normal(5)], {}),
+    ("Concat", ["n", 3], [normal(5, 4)], {"axis": 1}),
+    ("LSTM", [3, 2, "n"], [normal(1, 16, 5), normal(1, 16, 4)], {"hidden_size": 4}),
+    ("GatherND", ["n", 3], [np.int64([[2]] * 5)], {"batch_dims": 1}),
+    ("ReverseSequence", ["n", 3], [np.int64([1, 2, 3, 1, 3])], {"batch_axis": 0, "time_axis": 1}),
+    ("MatMulInteger", [2, "n"], [ROWS], {}),
+    ("ConvInteger", IMAGES, [FILTER], {}),
+    ("QLinearMatMul", [2, "n"], [*of_bytes(5, 4), *BYTES], {}),
+    ("QLinearConv", IMAGES, [*of_bytes(4, 5, 2, 2), *BYTES], {}),
+    (f"{MS}:QGemm", [2, "n"], [*of_bytes(5, 4), "", *BYTES], {}),
+    (f"{MS}:QLinearAdd", ["n", 4], [*of_bytes(5, 4), *BYTES], {}),
+    ("DequantizeLinear", ["n", 3], [abs(normal(5))], {"axis": 0}),
+    ("QuantizeLinear", ["n", 3], [abs(normal(5)), np.zeros(5, np.uint8)], {"axis": 0}),
+    ("QuantizeLinear", ["n", 3], [abs(normal(3, 3)), np.zeros((3, 3), np.uint8)], BLOCKS),
+    (f"{MS}:MatMulNBits", [2, "n"], [np.ones((4, 2, 8), np.uint8), abs(normal(8))], NIBBLES),
+    (f"{MS}:FusedMatMul", ["n", 3], [normal(5, 4)], {"transA": 1}),
+    (f"{MS}:BiasGelu", [1, 4, "n"], [normal(5)], {}),
+)
+
+
+@pytest.mark.parametrize("row", FITTING, ids=lambda row: row[0].rpartition(":")[2])
+def test_a_size_that_must_equal_another_is_assumed_to_do_so(row):
+    op, shape, operands, attributes = row
+    is_byte = "QLinear" in op or "Integer" in op or op in (f"{MS}:QGemm", "DequantizeLinear")
+    file = File(21, x=(BYTE if is_byte else FLOAT, shape), z=(FLOAT, ["m", 4]))
+    y = file(op, "x", *operands, **attributes)
+    outputs = [y, file("Identity", "z")]
+    sizes = dmlax.onnx.load(file.model(*outputs)).inputs["x"].shape
+    x = normal(*(size if isinstance(size, int) else 5 for size in sizes))
+    inputs = {"x": (np.abs(9 * x).astype(np.uint8) if is_byte else x), "z": normal(5, 4)}
+    check(file, outputs, inputs, rtol=2e-5)
+    if not is_byte:
+        wrong = {**inputs, "x": normal(*(7 if size == "n" else size for size in shape))}
+        with pytest.raises((dmlax.SpecError, dmlax.UnsupportedError)):
+            dmlax.onnx.load(file.model(*outputs))(wrong)
+
+
+def test_a_file_that_fits_no_size_is_malformed():
+    file = File(x=(FLOAT, [1, 3, "h", 8]))
+    y = file("Conv", "x", normal(4, 3, 1, 1), normal(5))
+    with pytest.raises(dmlax.onnx.ModelError, match=r"\(1, 4, h, 8\), \(1, 5, 1, 1\)"):
+        dmlax.onnx.load(file.model(y))
