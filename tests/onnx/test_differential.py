@@ -34,21 +34,52 @@ def test_every_operator_that_a_pass_moves_or_fuses_is_drawn():
     assert known - drawn == {"DequantizeLinear", "QuantizeLinear"}
 
 
+def resize(shape, roi=(), scales=(), sizes=(), **options):
+    """A Resize of floats."""
+    given = {"roi": np.float32(roi), "scales": np.float32(scales), "sizes": np.int64(sizes)}
+    constants = [numpy_helper.from_array(x, name) for name, x in given.items() if x.size]
+    names = ["x", *(name if x.size else "" for name, x in given.items())]
+    node = helper.make_node("Resize", names, ["y"], **options)
+    inputs = [helper.make_tensor_value_info("x", 1, shape)]
+    graph = helper.make_graph([node], "resize", inputs, [ValueInfoProto(name="y")], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
+
+
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 @pytest.mark.parametrize("axes", [[-2, -1], [3, -2]])
 def test_negative_axes_of_a_resize_are_those_counted_from_the_front(policy, axes):
     """ONNX Runtime 1.32 ignores the sizes if an axis is negative."""
     x = np.arange(56, dtype=np.float32).reshape(1, 1, 8, 7)
-
-    def resize(axes):
-        options = {"axes": axes, "keep_aspect_ratio_policy": policy, "mode": "linear"}
-        node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], **options)
-        inputs = [helper.make_tensor_value_info("x", 1, x.shape)]
-        sizes = numpy_helper.from_array(np.array([5, 3]), "sizes")
-        graph = helper.make_graph([node], "resize", inputs, [ValueInfoProto(name="y")], [sizes])
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
-
-    wanted = peer.run(peer.start(resize([axis % 4 for axis in axes])), {"x": x})["y"]
-    y = np.asarray(dmlax.onnx.load(resize(axes))(x)["y"])
+    options = {"sizes": [5, 3], "keep_aspect_ratio_policy": policy, "mode": "linear"}
+    front = resize(x.shape, axes=[axis % 4 for axis in axes], **options)
+    wanted = peer.run(peer.start(front), {"x": x})["y"]
+    y = np.asarray(dmlax.onnx.load(resize(x.shape, axes=axes, **options))(x)["y"])
     assert y.shape == wanted.shape
     np.testing.assert_allclose(y, wanted, rtol=1e-6)
+
+
+CROP = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": -9.0}
+STAYING = {  # resizes to the same sizes, and the places that they show; ONNX Runtime 1.32 copies
+    "crop to a size": ({"roi": [0.2, 0.8], "sizes": [6], **CROP}, [1, 1.6, 2.2, 2.8, 3.4, 4]),
+    "crop by 1": ({"roi": [0.2, 0.8], "scales": [1], **CROP}, [1, 1.6, 2.2, 2.8, 3.4, 4]),
+    "crop by 1.1": ({"roi": [-0.2, 1], "scales": [1.1], **CROP}, [-9, 0.2, 1.4, 2.6, 3.8, 5]),
+    "asymmetric": (
+        {"scales": [1.1], "coordinate_transformation_mode": "asymmetric"},
+        np.arange(6) / 1.1,
+    ),
+    "half_pixel": ({"scales": [1.1]}, np.clip((np.arange(6) + 0.5) / 1.1 - 0.5, 0, 5)),
+}
+
+
+@pytest.mark.parametrize("name", STAYING)
+def test_a_resize_to_the_same_size_is_no_copy(name):
+    """A crop is none along a single axis, either, though ONNX Runtime copies one of scale 1."""
+    options, places = STAYING[name]
+    x = np.arange(6, dtype=np.float32)
+    y = dmlax.onnx.load(resize(x.shape, mode="linear", **options))(x)["y"]
+    np.testing.assert_allclose(y, places, rtol=1e-6)
+    if "roi" in options:
+        start, end = options["roi"]
+        options = {**options, "roi": [0, start, 1, end], "sizes": (), "scales": [2, 1]}
+        y = dmlax.onnx.load(resize((1, 6), mode="linear", **options))(x[None])["y"]
+        np.testing.assert_allclose(y[1], places, rtol=1e-6)

@@ -166,20 +166,31 @@ def _repeats(m: Any, x: np.ndarray, given: Any) -> list[int]:
 
 
 def _resize(m: Any, x: np.ndarray, given: Any) -> tuple[str, ...]:
-    """The region, and scales or sizes: of some axes if the node names them."""
+    """The region, and scales or sizes: of some axes if the node names them.
+
+    ONNX Runtime 1.32 copies a tensor whose sizes stay, and crops no axis of scale 1.
+    """
     count = len(given.get("axes", x.shape))
     spatial = ["axes" in given or i >= 2 for i in range(count)]
-    shape = [x.shape[i] for i in given["axes"]] if "axes" in given else x.shape
-    roi = ""
-    if given.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+    shape = [x.shape[i] for i in given["axes"]] if "axes" in given else [*x.shape]
+    crops = given.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    if crops:
         starts, ends = m.rng.integers(-2, 5, count) / 8, m.rng.integers(5, 11, count) / 8
-        bounds = np.where(spatial, starts, 0), np.where(spatial, ends, 1)
+    has_scales = m.chance(0.5) and "keep_aspect_ratio_policy" not in given
+    if has_scales:
+        factors = np.float32(
+            [m.choose([1, 2, 0.5, 1.5, 3, 0.7, 1.25]) if s else 1 for s in spatial]
+        )
+        new = [int(factor * n) for factor, n in zip(factors, shape, strict=True)]
+        factors = factors if new != shape else np.ones_like(factors)
+    else:
+        new = [int(m.rng.integers(1, 8)) if s else n for s, n in zip(spatial, shape, strict=True)]
+    roi = ""
+    if crops:
+        moved = factors != 1 if has_scales else np.not_equal(new, shape)
+        bounds = np.where(spatial & moved, starts, 0), np.where(spatial & moved, ends, 1)
         roi = m.constant(np.concatenate(bounds).astype(np.float32))
-    if m.chance(0.5) and "keep_aspect_ratio_policy" not in given:
-        factors = [m.choose([1, 2, 0.5, 1.5, 3, 0.7, 1.25]) if s else 1 for s in spatial]
-        return roi, m.constant(np.float32(factors))
-    new = [int(m.rng.integers(1, 8)) if s else n for s, n in zip(spatial, shape, strict=True)]
-    return roi, "", m.integers(*new)
+    return (roi, m.constant(factors)) if has_scales else (roi, "", m.integers(*new))
 
 
 def _resize_axes(m: Any, x: np.ndarray, given: Any) -> list[int] | None:
@@ -187,9 +198,11 @@ def _resize_axes(m: Any, x: np.ndarray, given: Any) -> list[int] | None:
 
 
 def _policy(m: Any, x: np.ndarray, given: Any) -> str | None:
-    """None beside negative axes: there ONNX Runtime 1.32 leaves the size as it is."""
+    """None beside negative axes, where ONNX Runtime 1.32 leaves sizes as they are, and in crops."""
     kinds = ("not_larger", "not_smaller", "stretch")
-    return None if min(given.get("axes", (0,))) < 0 else m.choose([None, None, *kinds])
+    crops = given.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    is_left = crops or min(given.get("axes", (0,))) < 0
+    return None if is_left else m.choose([None, None, *kinds])
 
 
 def _pad(m: Any, x: np.ndarray, given: Any) -> tuple[str, ...]:

@@ -61,6 +61,8 @@ def _max_pool_with_places(
 
     fixed = lax.stop_gradient(x)  # gradients go through the elements that are taken
     _, places = _reduce_windows((fixed, indices), options, larger, (lowest, none))
+    if 0 in places.shape:
+        return jnp.zeros(places.shape, x.dtype), places.astype(device_dtype(np.int64))
     values = jnp.take(x.ravel(), places, mode="fill", fill_value=lowest)
     if storage_order:  # columns before rows
         order = (0, 1, *range(2, x.ndim)[::-1])
@@ -128,7 +130,7 @@ def _average(
         start = xp.arange(count) * stride - options["start_padding"][axis]
         first = xp.maximum(-((start + margins[0][axis]) // step), 0)
         last = xp.minimum((size + margins[1][axis] - 1 - start) // step, kernel - 1)
-        divisor = divisor[..., None] * xp.maximum(last - first + 1, 0).astype(total.dtype)
+        divisor = divisor[..., None] * xp.maximum(last - first + 1, 1).astype(total.dtype)
     divisor = jnp.broadcast_to(jnp.asarray(divisor), total.shape)
     return sums.narrow(ieee.divide(total, divisor), x.dtype)
 

@@ -10,6 +10,7 @@ import dmlax
 from dmlax._core.windows import dilated_size, output_size, same_padding
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Tensor
+from dmlax.onnx.operators.values import is_size
 
 _Sizes = tuple[int, ...]
 _SPATIAL = {3: "W", 4: "HW", 5: "DHW"}
@@ -123,7 +124,7 @@ class PoolWindows(NamedTuple):
             "strides": self.strides,
             "dilations": self.dilations,
             "start_padding": start,
-            "end_padding": self._ceiling(sizes, start, end) if self.ceil_mode else end,
+            "end_padding": (self._ceiling if self.ceil_mode else self._whole)(sizes, start, end),
             "dimension_numbers": layout,
         }
 
@@ -134,6 +135,12 @@ class PoolWindows(NamedTuple):
     @property
     def _windows(self) -> Windows:
         return Windows(self.auto_pad, self.dilations, pads=self.pads, strides=self.strides)
+
+    def _whole(self, sizes: Sequence[int], start: _Sizes, end: _Sizes) -> tuple[int, ...]:
+        """The end padding; a window fits that misses less than a stride: ONNX Runtime truncates."""
+        axes = zip(sizes, start, end, *self._windows.steps(self.kernel_shape), strict=True)
+        missing = ((b, span - size - a - b, stride) for size, a, b, span, stride in axes)
+        return tuple(b + n if is_size(n) and 0 < n < stride else b for b, n, stride in missing)
 
     def _ceiling(self, sizes: Sequence[int], start: _Sizes, end: _Sizes) -> tuple[int, ...]:
         """The end padding with which as many windows fit as begin inside the padded image."""
