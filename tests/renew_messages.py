@@ -1,5 +1,7 @@
 """A snapshot of every message: by operator and code, with the vectors or calls that cause it.
 
+It has the signature of every public function, too.
+
     python tests/renew_messages.py
 
 writes `tests/messages.txt` and prints what changes. With `--check` it writes nothing, and exits
@@ -7,15 +9,17 @@ with code 1 if anything would change.
 """
 
 import difflib
+import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from dmlax import SpecError, UnsupportedError
+import dmlax
+from dmlax import SpecError, UnsupportedError, calibration, directml, onnx, training
 from dmlax._descriptors import tensors
 from dmlax._operators.registry import SUPPORT
 from dmlax_conformance.adapters.base import SpecViolation
@@ -27,7 +31,7 @@ from support.wrong_calls import VALID, Arrays, Refused, wrong_calls
 from support.wrong_descs import wrong_descs
 
 SNAPSHOT = Path(__file__).with_name("messages.txt")
-RULES = "rules"  # the heading of the rules of tables, in the order in which they are checked
+LISTS = "rules", "signature"  # headings of what is no message
 _LINE = re.compile(r"(\w+) (?:([\w-]+) )?([\w.]+): (.*)")  # code, rule, operator, text
 _RULE = re.compile(r"\[([\w-]+)\] (.*)")
 _PLACE = " #"  # before the place of a violation after the first
@@ -77,8 +81,8 @@ def written(messages: Messages) -> str:
     """The text of a snapshot: a line for each message, under its operator and its code."""
     groups: dict[str, dict[str, list[str]]] = {}
     for key in sorted(messages):
-        if key.startswith(RULES):
-            groups.setdefault(RULES, {})[key] = messages[key]
+        if key.startswith(LISTS):
+            groups.setdefault(key.partition(" ")[0], {})[key] = messages[key]
             continue
         for place, line in enumerate(messages[key]):
             code, rule, operator, text = _LINE.fullmatch(line).groups()  # type: ignore[union-attr]
@@ -101,7 +105,7 @@ def read(text: str) -> Messages:
             operator, _, code = line.partition(" ")
             continue
         words, _, causes = line[2:].rpartition("  <- ")
-        if operator == RULES:
+        if operator in LISTS:
             rules[words] = json.loads(causes)
             continue
         rule, words = match.groups() if (match := _RULE.fullmatch(words)) else (None, words)
@@ -129,12 +133,30 @@ def rules() -> Messages:
     return names
 
 
+def signatures() -> Messages:
+    """The signature of every public function, without types."""
+    return {
+        f"signature of {module.__name__}.{name}": [signature(getattr(module, name))]
+        for module in (dmlax, directml, training, calibration, onnx)
+        for name in module.__all__
+        if inspect.isfunction(getattr(module, name))
+    }
+
+
+def signature(function: Callable[..., object]) -> str:
+    """The parameters of a function and their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    return str(inspect.Signature([x.replace(annotation=x.empty) for x in parameters]))
+
+
 def main(*options: str) -> int:
     """Renews or checks the snapshot, and returns the exit code."""
     is_check = "--check" in options
     calls = [*vector_calls(vectors.load_all()), *wrong_descs()]
     calls += [refused for function in VALID for refused in wrong_calls(function)]
-    new = written({refused.key: lines(refusal(refused)) for refused in calls} | rules())
+    new = written(
+        {refused.key: lines(refusal(refused)) for refused in calls} | rules() | signatures()
+    )
     change = difference(SNAPSHOT.read_text(encoding="utf-8"), new)
     print(change, end="")
     if not is_check:

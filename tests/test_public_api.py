@@ -19,62 +19,6 @@ ROOT = Path(__file__).parent.parent
 NAMES = [row.name for row in OPERATORS]
 FUNCTIONS = [*NAMES, "prepare_filter", "prepare_matrix", "explain", "export", "deserialize"]
 CHECKED = [*FUNCTIONS, "keep_freed_memory"]  # keep_freed_memory takes nothing and raises nothing
-WINDOWS = (
-    "strides=None, dilations=None, start_padding=None, end_padding=None, padding=None, "
-    "group_count=1, dimension_numbers=None"
-)
-AVERAGES = (
-    "input_scale, output_scale, input_zero_point=None, output_zero_point=None, output_dtype=None, "
-)
-BINARY = (
-    "(a, b, /, *, a_scale, b_scale, output_scale, a_zero_point=None, b_zero_point=None, "
-    "output_zero_point=None, output_dtype=None, arithmetic='exact', implementation='auto')"
-)
-SIGNATURES = {
-    "nonzero_coordinates": "(input, /, *, size=None, coordinate_rank=None, fill_value=0, "
-    "axis_name=None, implementation='auto')",
-    "quantized_linear_convolution": "(input, filter, bias=None, /, *, input_scale, filter_scale, "
-    "output_scale, input_zero_point=None, filter_zero_point=None, output_zero_point=None, "
-    f"output_dtype=None, {WINDOWS}, arithmetic='exact', implementation='auto')",
-    "quantized_linear_convolution_add": "(input, filter, bias, addend, /, *, input_scale, "
-    "filter_scale, output_scale, input_zero_point=None, filter_zero_point=None, "
-    f"output_zero_point=None, output_dtype=None, {WINDOWS}, addend_scale, "
-    "addend_zero_point=None, sum_scale, sum_zero_point=None, sum_dtype=None, "
-    "addend_first=False, arithmetic='exact', implementation='auto')",
-    "convolution_integer": "(input, filter, /, *, input_zero_point=None, filter_zero_point=None, "
-    f"{WINDOWS}, implementation='auto')",
-    "element_wise_quantize_linear": "(input, scale, zero_point=None, /, *, axis=None, "
-    "output_dtype=None, arithmetic='exact', implementation='auto')",
-    "element_wise_dequantize_linear": "(input, scale, zero_point=None, /, *, axis=None, "
-    "implementation='auto')",
-    "quantized_linear_average_pooling": "(input, /, *, window_size, strides=None, "
-    "start_padding=None, end_padding=None, dilations=None, include_padding=False, "
-    f"{AVERAGES}dimension_numbers=None, arithmetic='exact', implementation='auto')",
-    "quantized_linear_global_average_pooling": f"(input, /, *, {AVERAGES}dimension_numbers=None, "
-    "arithmetic='exact', implementation='auto')",
-    "max_pooling": "(input, /, *, window_size, strides=None, start_padding=None, "
-    "end_padding=None, dilations=None, dimension_numbers=None, implementation='auto')",
-    "dynamic_quantize_linear": "(input, /, *, output_dtype=<class 'numpy.uint8'>, "
-    "arithmetic='exact', implementation='auto')",
-    "element_wise_quantized_linear_add": BINARY,
-    "element_wise_quantized_linear_multiply": BINARY,
-    "quantized_lookup": "(input, table, /, *, implementation='auto')",
-    "prepare_filter": "(filter, /, *, filter_zero_point=None, group_count=1, "
-    "dimension_numbers=None, packing='rows')",
-    "matrix_multiply_integer": "(a, b, /, *, a_zero_point=None, b_zero_point=None, "
-    "implementation='auto')",
-    "quantized_linear_matrix_multiply": "(a, b, bias=None, /, *, a_scale, b_scale, output_scale, "
-    "a_zero_point=None, b_zero_point=None, output_zero_point=None, output_dtype=None, "
-    "arithmetic='exact', implementation='auto')",
-    "matrix_multiply_integer_to_float": "(a, b, bias=None, /, *, a_scale, b_scale, "
-    "a_zero_point=None, b_zero_point=None, output_dtype=<class 'jax.numpy.float32'>, "
-    "arithmetic='exact', implementation='auto')",
-    "prepare_matrix": "(b, /, *, b_zero_point=None, packing='rows')",
-    "explain": "(function=None, /, *args, **kwargs)",
-    "export": "(function, /, *, platform)",
-    "deserialize": "(data)",
-    "keep_freed_memory": "()",
-}
 SECTIONS = ["Args", "Returns", "Raises", "DirectML", "Lowering", "Example"]
 
 
@@ -145,29 +89,9 @@ def test_the_readmes_table_of_operators_is_the_lists():
     assert [line for line in readme.splitlines() if line.startswith("| [`")] == table
 
 
-def test_the_page_of_what_runs_where_has_what_auto_runs():
-    page = (ROOT / "docs/what_runs_where.md").read_text()
-    found = {}
-    for line in (line for line in page.splitlines() if line.startswith("| [`")):
-        operators, *platforms = line.strip("| ").split(" | ")
-        for name in re.findall(r"\[`(\w+)`\]", operators):
-            found[name] = [re.findall(r"`(\w+)`", platform)[0] for platform in platforms]
-    assert found == {
-        row.name: [row.implementations(platform)[0] for platform in dispatch.PLATFORMS]
-        for row in OPERATORS
-    }
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_an_operator_has_a_page(name):
     assert f"dmlax.{name}\n" in (ROOT / f"docs/operators/{name}.md").read_text()
-
-
-@pytest.mark.parametrize("name", CHECKED)
-def test_signatures_are_those_of_the_contract(name):
-    signature = inspect.signature(getattr(dmlax, name))
-    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    assert str(inspect.Signature(bare)) == SIGNATURES[name]
 
 
 @pytest.mark.parametrize("name", CHECKED)
@@ -244,10 +168,6 @@ def test_errors_are_a_value_error_and_a_not_implemented_error():
     assert issubclass(dmlax.UnsupportedError, NotImplementedError)
 
 
-DIRECTML_SIGNATURES = {
-    "create_operator": "(desc, *, feature_level)",
-    "validate": "(desc, *, feature_level)",
-}
 DIRECTML_SECTIONS = {
     "create_operator": SECTIONS,
     "validate": ["Args", "Returns", "Raises", "Example"],
@@ -257,7 +177,7 @@ DIRECTML_SECTIONS = {
 def test_exactly_these_names_are_exported_from_directml():
     descs = {desc.__name__ for desc in SUPPORT}
     names = descs | {
-        *DIRECTML_SIGNATURES,
+        *DIRECTML_SECTIONS,
         "BindOrder",
         "BufferTensorDesc",
         "CompiledOperator",
@@ -274,16 +194,14 @@ def test_exactly_these_names_are_exported_from_directml():
     assert directml.Violation is errors.Violation
 
 
-@pytest.mark.parametrize("name", DIRECTML_SIGNATURES)
-def test_signatures_of_directml_are_those_of_the_contract(name):
+@pytest.mark.parametrize("name", DIRECTML_SECTIONS)
+def test_every_parameter_and_result_of_directml_has_a_type(name):
     signature = inspect.signature(getattr(directml, name))
-    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    assert str(inspect.Signature(bare)) == DIRECTML_SIGNATURES[name]
     annotations = [p.annotation for p in signature.parameters.values()]
     assert inspect.Signature.empty not in [*annotations, signature.return_annotation]
 
 
-@pytest.mark.parametrize("name", DIRECTML_SIGNATURES)
+@pytest.mark.parametrize("name", DIRECTML_SECTIONS)
 def test_docstrings_of_directml_have_these_sections(name):
     found = sections(getattr(directml, name))
     assert list(found) == DIRECTML_SECTIONS[name]

@@ -7,8 +7,10 @@ each call before it makes it, so the last line names the call that ended the pro
 """
 
 import functools
+import inspect
 import math
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable
@@ -23,16 +25,17 @@ import dmlax
 from dmlax._core.arguments import Aval
 from dmlax._operators.registry import OPERATORS
 from support import NATIVE, assert_same
+from support.wrong_calls import VALID
 
 MOST_RUN = 1 << 16  # elements of a padded image, and of an output, of a call that is made
-MOST_PLANNED = 1 << 44  # the same of a call that is planned
+MOST_PLANNED = 1 << 44  # elements of a call that is planned
 MOST_GROWTH = 1 << 20  # KiB that all calls together may add to the process
 HUGE = [2**16, 2**30, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**61, 2**62, 2**63 - 1, 2**63, 2**64]
 SMALL = st.integers(0, 4)
 ANY = st.one_of(SMALL, st.sampled_from(HUGE), st.integers(-(2**64), 2**64))
 BYTES = np.arange(2 * 4 * 5 * 6, dtype=np.uint8).reshape(2, 4, 5, 6)
 FILTER = np.arange(4 * 2 * 2 * 2, dtype=np.uint8).view(np.int8).reshape(4, 2, 2, 2)
-BIAS, FLOATS = np.int32([1, -2, 3, 4]), np.float32([[0.0, 1.5, -2.0], [3.25, 0.0, 7.0]])
+BIAS = np.int32([1, -2, 3, 4])
 
 
 @st.composite
@@ -75,27 +78,35 @@ def some(**strategies: Any) -> Any:
     return st.fixed_dictionaries({}, optional=strategies)
 
 
-POINTS = {"input_zero_point": ANY, "output_zero_point": ANY}
-SCALES = {"input_scale": 0.5, "output_scale": 0.25}
-PAIR = {"a_scale": 0.5, "b_scale": 0.75}
-TRIPLE = PAIR | {"output_scale": 0.3}
-PAIR_POINTS = {"a_zero_point": ANY, "b_zero_point": ANY, "output_zero_point": ANY}
-A, B = BYTES[0, 0], BYTES[0, 0, :, :5].T[:, :4].copy()
+NUMBERS = re.compile(r"axis|size|coordinate_rank|fill_value|(.+_)?zero_point|(output|a)_scale")
+Call = tuple[Callable[..., Any], tuple[Any, ...], Any]
+
+
+def plain(name: str) -> Call:
+    """A function with valid arguments, and options of any size for the parameters that have one."""
+    function = getattr(dmlax, name)
+    given = {name: varied(value) for name, value in VALID[name].items()}
+    parameters = inspect.signature(function).parameters.values()
+    tensors = [x.name for x in parameters if x.kind == x.POSITIONAL_ONLY and x.name in given]
+    arrays = tuple(given.pop(name) for name in tensors)
+    numbers = [x.name for x in parameters if x.kind == x.KEYWORD_ONLY and NUMBERS.fullmatch(x.name)]
+    options = some(**dict.fromkeys(numbers, ANY))
+    if given.pop("window_size", None):
+        options = windows("window_size", *PADDING)
+    return functools.partial(function, **given), arrays, options
+
+
+def varied(value: Any) -> Any:
+    """An array of other numbers; any other value as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return (np.arange(value.size) * 1.5 - 2).astype(value.dtype).reshape(value.shape)
+
+
 LAYER = BYTES, FILTER, BIAS
-LAYER_SCALES = SCALES | {"filter_scale": 0.5}
+LAYER_SCALES = {"input_scale": 0.5, "output_scale": 0.25, "filter_scale": 0.5}
 QUANTIZED = functools.partial(dmlax.quantized_linear_convolution, **LAYER_SCALES)
-CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
-    "max_pooling": (dmlax.max_pooling, (BYTES,), windows("window_size", *PADDING)),
-    "quantized_linear_average_pooling": (
-        functools.partial(dmlax.quantized_linear_average_pooling, **SCALES),
-        (BYTES,),
-        windows("window_size", *PADDING),
-    ),
-    "quantized_linear_global_average_pooling": (
-        functools.partial(dmlax.quantized_linear_global_average_pooling, **SCALES),
-        (BYTES,),
-        some(**POINTS),
-    ),
+CALLS: dict[str, Call] = {row.name: plain(row.name) for row in OPERATORS} | {
     "convolution_integer": (dmlax.convolution_integer, LAYER[:2], convolutions()),
     "quantized_linear_convolution": (QUANTIZED, LAYER, convolutions()),
     "quantized_linear_convolution_add": (
@@ -104,52 +115,6 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
         ),
         (*LAYER, np.zeros((2, 4, 4, 5), np.uint8)),
         convolutions(),
-    ),
-    "nonzero_coordinates": (
-        dmlax.nonzero_coordinates,
-        (FLOATS,),
-        some(size=ANY, coordinate_rank=ANY, fill_value=ANY),
-    ),
-    "element_wise_quantize_linear": (
-        dmlax.element_wise_quantize_linear,
-        (FLOATS, 0.5),
-        some(axis=ANY),
-    ),
-    "element_wise_dequantize_linear": (
-        dmlax.element_wise_dequantize_linear,
-        (BYTES, 0.5),
-        some(axis=ANY),
-    ),
-    "matrix_multiply_integer": (
-        dmlax.matrix_multiply_integer,
-        (A, B),
-        some(a_zero_point=ANY, b_zero_point=ANY),
-    ),
-    "quantized_linear_matrix_multiply": (
-        functools.partial(dmlax.quantized_linear_matrix_multiply, **TRIPLE),
-        (A, B),
-        some(output_scale=ANY, **PAIR_POINTS),
-    ),
-    "matrix_multiply_integer_to_float": (
-        functools.partial(dmlax.matrix_multiply_integer_to_float, **PAIR),
-        (A, B),
-        some(a_scale=ANY, a_zero_point=ANY, b_zero_point=ANY),
-    ),
-    "element_wise_quantized_linear_add": (
-        functools.partial(dmlax.element_wise_quantized_linear_add, **TRIPLE),
-        (A, A),
-        some(output_scale=ANY, **PAIR_POINTS),
-    ),
-    "element_wise_quantized_linear_multiply": (
-        functools.partial(dmlax.element_wise_quantized_linear_multiply, **TRIPLE),
-        (A, A),
-        some(output_scale=ANY, **PAIR_POINTS),
-    ),
-    "dynamic_quantize_linear": (dmlax.dynamic_quantize_linear, (FLOATS,), st.just({})),
-    "quantized_lookup": (
-        dmlax.quantized_lookup,
-        (BYTES, np.arange(256, dtype=np.uint8)),
-        st.just({}),
     ),
     "prepare_filter": (
         lambda w, implementation, **options: QUANTIZED(
