@@ -142,11 +142,7 @@ def _operands(
 
 
 def _place(
-    scalars: _Scalars,
-    dtypes: tuple[int, ...],
-    operands: Callable[[], Any],
-    name: str,
-    value: Any,
+    scalars: _Scalars, dtypes: tuple[int, ...], operands: Callable[[], Any], name: str, value: Any
 ) -> Any:
     """Returns the operand that a call makes of a number, and any other value as it is."""
     kind = type(value)

@@ -113,9 +113,7 @@ def scale_sums(
         return wide_sums.add_scaled(exact, addend, dtype)
     c = float_bits.unpack(jnp.where(jnp.isfinite(bias), bias, 0))
     result = wide_sums.add_scaled(
-        exact,
-        wide_sums.Scaled(c.negative, (zero, zero, c.mantissa), c.exponent),
-        dtype,
+        exact, wide_sums.Scaled(c.negative, (zero, zero, c.mantissa), c.exponent), dtype
     )
     special = float_bits.is_nan(bias) | float_bits.is_infinite(bias)
     return jnp.where(special, bias.astype(dtype), result)

@@ -155,10 +155,7 @@ class Requantizer:
         return cls(arithmetic, limits.min < 0, low, high, zero_point)
 
     def quantize(
-        self,
-        sums: Sequence[Value],
-        factors: Sequence[Factor],
-        load_ratio: Callable[[Value], Ratio],
+        self, sums: Sequence[Value], factors: Sequence[Factor], load_ratio: Callable[[Value], Ratio]
     ) -> list[Value]:
         """Words of four outputs; a near tie needs the ratio of its index."""
         if self.arithmetic == "exact":
@@ -174,10 +171,7 @@ class Requantizer:
         )
 
     def _quantize_exactly(
-        self,
-        sums: Sequence[Value],
-        factors: Sequence[Factor],
-        load_ratio: Callable[[Value], Ratio],
+        self, sums: Sequence[Value], factors: Sequence[Factor], load_ratio: Callable[[Value], Ratio]
     ) -> list[Value]:
         products = [
             ir.multiply_add_wide(acc, multiplier, rounding, self.zero_point)

@@ -23,13 +23,7 @@ from dmlax.onnx import archive, budget
 from dmlax.onnx.check import MULTIPLE, Assumptions, check
 from dmlax.onnx.compiled import CompiledModel, run_on_any_mesh
 from dmlax.onnx.errors import ModelError, expect
-from dmlax.onnx.evaluate import (
-    Options,
-    Runner,
-    count_name,
-    give_operators,
-    split_constants,
-)
+from dmlax.onnx.evaluate import Options, Runner, count_name, give_operators, split_constants
 from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.identity import IdentityMap
 from dmlax.onnx.operators import why_no_pass, wide

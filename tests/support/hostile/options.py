@@ -106,7 +106,7 @@ def varied(value: Any) -> Any:
 LAYER = BYTES, FILTER, BIAS
 LAYER_SCALES = {"input_scale": 0.5, "output_scale": 0.25, "filter_scale": 0.5}
 QUANTIZED = functools.partial(dmlax.quantized_linear_convolution, **LAYER_SCALES)
-CALLS: dict[str, Call] = {row.name: plain(row.name) for row in OPERATORS} | {
+WITH_FILTERS: dict[str, Call] = {
     "convolution_integer": (dmlax.convolution_integer, LAYER[:2], convolutions()),
     "quantized_linear_convolution": (QUANTIZED, LAYER, convolutions()),
     "quantized_linear_convolution_add": (
@@ -124,6 +124,7 @@ CALLS: dict[str, Call] = {row.name: plain(row.name) for row in OPERATORS} | {
         some(group_count=ANY, filter_zero_point=ANY),
     ),
 }
+CALLS = {row.name: plain(row.name) for row in OPERATORS} | WITH_FILTERS
 ERRORS = dmlax.SpecError, dmlax.UnsupportedError
 
 

@@ -3,12 +3,7 @@
 from dmlax._core import dispatch
 from dmlax._fused.attention import xla
 from dmlax._fused.attention.cuda import lowering as mosaic_gpu
-from dmlax._fused.attention.plan import (
-    axis_names,
-    local_plan,
-    output_partition,
-    plan,
-)
+from dmlax._fused.attention.plan import axis_names, local_plan, output_partition, plan
 
 ATTENTION = dispatch.Operator(
     "quantized_attention",

@@ -10,12 +10,7 @@ from dmlax._core import dispatch
 from dmlax._cuda import capability
 from dmlax._fused.concatenation import xla
 from dmlax._fused.concatenation.cuda import lowering as mosaic_gpu
-from dmlax._fused.concatenation.plan import (
-    axis_names,
-    local_plan,
-    output_partition,
-    plan,
-)
+from dmlax._fused.concatenation.plan import axis_names, local_plan, output_partition, plan
 
 CONCATENATION = dispatch.Operator(
     "concatenate_bytes",

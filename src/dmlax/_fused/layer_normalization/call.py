@@ -6,11 +6,7 @@ Implementations sum and round the floats between in different orders, as librari
 from dmlax._core import dispatch, splitting
 from dmlax._fused.layer_normalization import xla
 from dmlax._fused.layer_normalization.cuda import lowering as mosaic_gpu
-from dmlax._fused.layer_normalization.plan import (
-    axis_names,
-    local_plan,
-    plan,
-)
+from dmlax._fused.layer_normalization.plan import axis_names, local_plan, plan
 
 LAYER_NORMALIZATION = dispatch.Operator(
     "quantized_layer_normalization",

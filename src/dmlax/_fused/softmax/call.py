@@ -5,11 +5,7 @@ from dmlax._cpu import library
 from dmlax._fused.softmax import xla
 from dmlax._fused.softmax.cpu import lowering as native_cpu
 from dmlax._fused.softmax.cuda import lowering as mosaic_gpu
-from dmlax._fused.softmax.plan import (
-    axis_names,
-    local_plan,
-    plan,
-)
+from dmlax._fused.softmax.plan import axis_names, local_plan, plan
 
 SOFTMAX = dispatch.Operator(
     "quantized_softmax",

@@ -34,10 +34,7 @@ class _Binary(dispatch.Operator[BinaryPlan, Operands, Array]):
     """Either operator."""
 
     def call(
-        self,
-        plan: BinaryPlan,
-        operands: Operands,
-        implementation: dispatch.Implementation = "auto",
+        self, plan: BinaryPlan, operands: Operands, implementation: dispatch.Implementation = "auto"
     ) -> Array:
         """Runs the operator; a GPU takes the table of a program that knows its parameters."""
         if implementation in ("auto", "mosaic_gpu"):

@@ -18,12 +18,7 @@ def add(plan: BinaryPlan, operands: Operands) -> Array:
     if plan.is_swapped:
         a, b = b, a
     return quantized_sum(
-        a,
-        b,
-        operands.output_scale,
-        operands.output_zero_point,
-        plan.output.dtype,
-        plan.arithmetic,
+        a, b, operands.output_scale, operands.output_zero_point, plan.output.dtype, plan.arithmetic
     )
 
 

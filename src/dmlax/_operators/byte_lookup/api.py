@@ -26,11 +26,7 @@ LOOKUP = dispatch.Operator(
 
 @eager.public_function(LOOKUP)
 def quantized_lookup(
-    input: ArrayLike,
-    table: ArrayLike,
-    /,
-    *,
-    implementation: dispatch.Implementation = "auto",
+    input: ArrayLike, table: ArrayLike, /, *, implementation: dispatch.Implementation = "auto"
 ) -> Array:
     """Replaces every element by an entry of a table: any function of 8 bits to 8 bits.
 

@@ -93,11 +93,7 @@ def plan(
 
 
 def _filter(
-    rules: Rules,
-    arguments: Arguments,
-    input_rank: int,
-    group_count: int,
-    dimension_numbers: object,
+    rules: Rules, arguments: Arguments, input_rank: int, group_count: int, dimension_numbers: object
 ) -> tuple[FilterShape, Array | Prepared, tuple[Aval | None, ...] | None]:
     """Takes the filter, raw or prepared, and the avals of a prepared filter's arrays."""
     filter = arguments.filter

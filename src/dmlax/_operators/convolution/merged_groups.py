@@ -52,7 +52,6 @@ def merge_groups(plan: ConvolutionPlan, filter: Prepared) -> tuple[ConvolutionPl
     sizes = list(shape.filter.shape)
     sizes[shape.specification[1]] *= merged
     larger = shape._replace(
-        filter=shape.filter._replace(shape=tuple(sizes)),
-        group_count=shape.group_count // merged,
+        filter=shape.filter._replace(shape=tuple(sizes)), group_count=shape.group_count // merged
     )
     return replace(plan, filter=larger), merge_filter(shape, filter, merged)

@@ -82,10 +82,7 @@ class ConvolutionAddPlan:
 
 @functools.lru_cache(maxsize=4096)
 def convolution_add_plan(
-    convolution: ConvolutionPlan,
-    operands: Operands,
-    addend_first: bool,
-    output_dtype: np.dtype,
+    convolution: ConvolutionPlan, operands: Operands, addend_first: bool, output_dtype: np.dtype
 ) -> ConvolutionAddPlan:
     """Checks the addend against the convolution's result, and the sum's parameters."""
     _check_addend(RULES, operands.addend, convolution.output)

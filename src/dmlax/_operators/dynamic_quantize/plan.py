@@ -49,10 +49,7 @@ def dynamic_quantize_plan(
 
 
 def plan(
-    input: ArrayLike,
-    *,
-    output_dtype: DTypeLike = np.uint8,
-    arithmetic: Arithmetic = "exact",
+    input: ArrayLike, *, output_dtype: DTypeLike = np.uint8, arithmetic: Arithmetic = "exact"
 ) -> tuple[DynamicQuantizePlan, Array]:
     """Plans a call, and returns its operand."""
     array = narrow_float64(RULES.to_array("InputTensor", input))

@@ -151,10 +151,7 @@ QUANTIZED_LINEAR_MATRIX_MULTIPLY = describe(
     QuantizedLinearMatrixMultiplyOperatorDesc,
     quantized_linear_matrix_multiply,
     "qmatmul",
-    (
-        Level(FeatureLevel.LEVEL_2_1, (4, 4), (4, 4)),
-        Level(FeatureLevel.LEVEL_4_0, (2, 4), (1, 4)),
-    ),
+    (Level(FeatureLevel.LEVEL_2_1, (4, 4), (4, 4)), Level(FeatureLevel.LEVEL_4_0, (2, 4), (1, 4))),
     (
         rules.same_dimension_count("ATensor", "BTensor", "OutputTensor"),
         rules.same_dimension_count(*_QUANTIZED_PARAMETERS, name="parameters-dimension-count"),

@@ -256,11 +256,7 @@ def _broadcast_batch(rules: Rules, a: Aval, matrix: MatrixShape) -> tuple[int, .
 
 
 def _check_parameters(
-    rules: Rules,
-    operands: Avals,
-    matrix: MatrixShape,
-    rows: tuple[int, ...],
-    output: Aval,
+    rules: Rules, operands: Avals, matrix: MatrixShape, rows: tuple[int, ...], output: Aval
 ) -> None:
     """Checks the dtypes and shapes of scales, zero points and the bias."""
     check_b_zero_point(rules, matrix, operands.b_zero_point)

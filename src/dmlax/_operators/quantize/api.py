@@ -31,10 +31,7 @@ QUANTIZE = dispatch.Operator(
     splitting=dispatch.Splitting(axis_names, local_plan),
 )
 DEQUANTIZE = replace(
-    QUANTIZE,
-    name=DEQUANTIZE_RULES.operator,
-    plan=plan_dequantize,
-    tangent=xla.dequantize_tangent,
+    QUANTIZE, name=DEQUANTIZE_RULES.operator, plan=plan_dequantize, tangent=xla.dequantize_tangent
 )
 
 

@@ -153,10 +153,7 @@ for _row in _UNARY:
     operator(_row.op, *_row.versions)(_unary(_row))
 
 
-_SHIFTS = {
-    "LEFT": binary(jnp.left_shift),
-    "RIGHT": binary(jnp.right_shift),
-}
+_SHIFTS = {"LEFT": binary(jnp.left_shift), "RIGHT": binary(jnp.right_shift)}
 
 
 @operator("BitShift", 11, 28)

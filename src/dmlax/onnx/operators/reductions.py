@@ -16,10 +16,7 @@ from dmlax._core import ieee, sums
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.floats import is_float, multiply
 from dmlax.onnx.operators.table import INTEGERS, Known, Tensor, operator
-from dmlax.onnx.operators.values import (
-    device_dtype,
-    integers,
-)
+from dmlax.onnx.operators.values import device_dtype, integers
 
 
 def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:

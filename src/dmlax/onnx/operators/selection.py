@@ -14,14 +14,7 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.nonzero import OUTSIDE, Counted, expect_size
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
-from dmlax.onnx.operators.values import (
-    DTYPES,
-    device_dtype,
-    integers,
-    is_known,
-    is_size,
-    to_device,
-)
+from dmlax.onnx.operators.values import DTYPES, device_dtype, integers, is_known, is_size, to_device
 
 
 def _order_key(x: Array, largest: int | bool) -> Array:

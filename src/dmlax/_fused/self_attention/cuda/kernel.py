@@ -136,13 +136,7 @@ def _bytes_of(sizes: Sizes) -> list[int]:
     """Bytes in shared memory, in the order of `_Place`."""
     rows, distance = sizes.chunks * CHUNK, sizes.of_scores.distance
     offsets = 4 * rows, 4 * COLUMNS
-    return [
-        lane_table.BYTES,
-        rows * _KEY_DISTANCE,
-        COLUMNS * distance,
-        *offsets,
-        rows * distance,
-    ]
+    return [lane_table.BYTES, rows * _KEY_DISTANCE, COLUMNS * distance, *offsets, rows * distance]
 
 
 def is_faster(rows: int, columns: int) -> bool:

@@ -121,11 +121,7 @@ class RowLoader:
     """The loader of left's rows, which are side by side; zeros follow a row."""
 
     def __init__(
-        self,
-        problem: MatmulProblem,
-        block: Block,
-        copies: gemm.ThreadCopies,
-        matrix: Pointer,
+        self, problem: MatmulProblem, block: Block, copies: gemm.ThreadCopies, matrix: Pointer
     ) -> None:
         self.problem, self.tile, self.copies, self.matrix = problem, block.tile, copies, matrix
         self.spans = block.span_offsets
