@@ -287,47 +287,23 @@ def test_an_operator_knows_its_desc(operator):
 ALL = "input_tensor input_scale_tensor input_zero_point_tensor filter_tensor filter_scale_tensor "
 ALL += "filter_zero_point_tensor bias_tensor output_scale_tensor output_zero_point_tensor"
 BARE = "input_tensor input_scale_tensor filter_tensor filter_scale_tensor output_scale_tensor"
-ORDERS = {
-    "nonzero": (
-        *(N, nonzero(), "3_0", "input_tensor"),
-        "output_count_tensor output_coordinates_tensor",
-    ),
-    "quantized": (Q, quantized(), "2_1", ALL, "output_tensor"),
-    "quantized, bare": (Q, quantized(optional=False), "2_1", BARE, "output_tensor"),
-    "quantized with a bias": (
-        *(Q, {**quantized(optional=False), "BiasTensor": quantized()["BiasTensor"]}, "2_1"),
-        BARE.replace("output_scale", "bias_tensor output_scale"),
-        "output_tensor",
-    ),
-    "integer": (
-        *(I, integer(), "2_1"),
-        "input_tensor input_zero_point_tensor filter_tensor filter_zero_point_tensor",
-        "output_tensor",
-    ),
-    "integer, bare": (
-        I,
-        integer(optional=False),
-        "2_1",
-        "input_tensor filter_tensor",
-        "output_tensor",
-    ),
-    "quantize": (
-        E,
-        quantize(),
-        "1_0",
-        "input_tensor scale_tensor zero_point_tensor",
-        "output_tensor",
-    ),
-    "dequantize, bare": (
-        *(D, dequantize(zero_point=False), "6_2"),
-        "input_tensor scale_tensor",
-        "output_tensor",
-    ),
-}
+ELEMENTS = "input_tensor scale_tensor zero_point_tensor"
+PRODUCTS = "input_tensor input_zero_point_tensor filter_tensor filter_zero_point_tensor"
+BIASED = {**quantized(optional=False), "BiasTensor": quantized()["BiasTensor"]}
+ORDERS = [
+    (N, nonzero(), "3_0", "input_tensor", "output_count_tensor output_coordinates_tensor"),
+    (Q, quantized(), "2_1", ALL, "output_tensor"),
+    (Q, quantized(optional=False), "2_1", BARE, "output_tensor"),
+    (Q, BIASED, "2_1", BARE.replace("output_scale", "bias_tensor output_scale"), "output_tensor"),
+    (I, integer(), "2_1", PRODUCTS, "output_tensor"),
+    (I, integer(optional=False), "2_1", "input_tensor filter_tensor", "output_tensor"),
+    (E, quantize(), "1_0", ELEMENTS, "output_tensor"),
+    (D, dequantize(zero_point=False), "6_2", "input_tensor scale_tensor", "output_tensor"),
+]
 
 
 @pytest.mark.parametrize(
-    ("operator", "fields", "at", "inputs", "outputs"), ORDERS.values(), ids=ORDERS
+    ("operator", "fields", "at", "inputs", "outputs"), ORDERS, ids=range(len(ORDERS))
 )
 def test_tensors_are_bound_in_directmls_order(operator, fields, at, inputs, outputs):
     op = directml.create_operator(made(operator, fields), feature_level=level(at))
@@ -342,72 +318,46 @@ def test_tensors_are_bound_in_directmls_order(operator, fields, at, inputs, outp
 # --- wrong calls --------------------------------------------------------------------------
 
 X = np.zeros((1, 2, 3, 4), np.float32)
-ELEMENTS = {"input_tensor": X, "scale_tensor": X, "zero_point_tensor": np.zeros(X.shape, np.uint8)}
+TENSORS = {"input_tensor": X, "scale_tensor": X, "zero_point_tensor": np.zeros(X.shape, np.uint8)}
 PADDED_ROWS = strided(quantize(), 16, InputTensor=(60, 30, 8, 1))
-WRONG = {
-    "a missing tensor": (
-        *(quantize(), {"zero_point_tensor": None}, "missing_tensor"),
-        "ZeroPointTensor is missing",
+SHAPE = "expected float32[1,2,3,4]"
+FLAT = "expected float32[54], the flat buffer, as its Strides are not packed"
+BARE_ELEMENTS = quantize(zero_point=False)
+WRONG = [  # edits of the tensors, the code and the message
+    ({"zero_point_tensor": None}, "missing_tensor", "ZeroPointTensor is missing"),
+    ({"input_tensr": X}, "option", "InputTensr is no input; did you mean input_tensor?"),
+    ({"output_tensor": X}, "option", "OutputTensor is no input; did you mean input_tensor?"),
+    ({"scale": X}, "option", "Scale is no input; did you mean scale_tensor?"),
+    (
+        {"input_tensor": X.astype(np.float16)},
+        "data_type",
+        f"InputTensor is float16[1,2,3,4], {SHAPE}",
     ),
-    "an optional tensor that the desc has not": (
-        *(quantize(zero_point=False), {}, "option"),
+    ({"scale_tensor": np.zeros(3, np.int32)}, "data_type", f"ScaleTensor is int32[3], {SHAPE}"),
+    ({"scale_tensor": X[..., :1]}, "sizes", f"ScaleTensor is float32[1,2,3,1], {SHAPE}"),
+    ({"input_tensor": X.reshape(-1)}, "sizes", f"InputTensor is float32[24], {SHAPE}"),
+    ({"scale_tensor": 1.0}, "data_type", f"ScaleTensor is a float, {SHAPE}"),
+    ({"input_tensor": X.tolist()}, "data_type", f"InputTensor is a list, {SHAPE}"),
+]
+WRONG = [(quantize(), *each) for each in WRONG] + [
+    (
+        *(BARE_ELEMENTS, {}, "option"),
         "ZeroPointTensor is no input; expected one of input_tensor, scale_tensor",
     ),
-    "a misspelt name": (
-        *(quantize(), {"input_tensr": X}, "option"),
-        "InputTensr is no input; did you mean input_tensor?",
-    ),
-    "an output": (
-        *(quantize(), {"output_tensor": X}, "option"),
-        "OutputTensor is no input; did you mean input_tensor?",
-    ),
-    "the function's name": (
-        *(quantize(), {"scale": X}, "option"),
-        "Scale is no input; did you mean scale_tensor?",
-    ),
-    "a data type": (
-        *(quantize(), {"input_tensor": X.astype(np.float16)}, "data_type"),
-        "InputTensor is float16[1,2,3,4], expected float32[1,2,3,4]",
-    ),
-    "a data type and sizes": (
-        *(quantize(), {"scale_tensor": np.zeros(3, np.int32)}, "data_type"),
-        "ScaleTensor is int32[3], expected float32[1,2,3,4]",
-    ),
-    "sizes": (
-        *(quantize(), {"scale_tensor": X[..., :1]}, "sizes"),
-        "ScaleTensor is float32[1,2,3,1], expected float32[1,2,3,4]",
-    ),
-    "flat for packed": (
-        *(quantize(), {"input_tensor": X.reshape(-1)}, "sizes"),
-        "InputTensor is float32[24], expected float32[1,2,3,4]",
-    ),
-    "packed for flat": (
-        *(PADDED_ROWS, {}, "sizes"),
-        "InputTensor is float32[1,2,3,4], expected float32[54], the flat buffer, as its Strides "
-        "are not packed",
-    ),
-    "a buffer that is too short": (
+    (PADDED_ROWS, {}, "sizes", f"InputTensor is float32[1,2,3,4], {FLAT}"),
+    (
         *(PADDED_ROWS, {"input_tensor": np.zeros(50, np.float32)}, "sizes"),
-        "InputTensor is float32[50], expected float32[54], the flat buffer, as its Strides are "
-        "not packed",
+        f"InputTensor is float32[50], {FLAT}",
     ),
-    "a Python scalar": (
-        *(quantize(), {"scale_tensor": 1.0}, "data_type"),
-        "ScaleTensor is a float, expected float32[1,2,3,4]",
-    ),
-    "a list": (
-        *(quantize(), {"input_tensor": X.tolist()}, "data_type"),
-        "InputTensor is a list, expected float32[1,2,3,4]",
-    ),
-}
+]
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "jit"])
-@pytest.mark.parametrize(("fields", "edits", "code", "text"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("fields", "edits", "code", "text"), WRONG, ids=range(len(WRONG)))
 def test_a_wrong_call_is_refused(fields, edits, code, text, traced):
     at = "6_2"
     op = directml.create_operator(made(E, fields), feature_level=level(at))
-    tensors = {k: v for k, v in {**ELEMENTS, **edits}.items() if v is not None}
+    tensors = {k: v for k, v in {**TENSORS, **edits}.items() if v is not None}
     arrays = {k: v for k, v in tensors.items() if traced and isinstance(v, np.ndarray)}
     rest = {k: v for k, v in tensors.items() if k not in arrays}
     with pytest.raises(SpecError) as caught:

@@ -1,0 +1,418 @@
+"""ONNX Runtime's operators and `arithmetic="float32"`: the same bits.
+
+Scales make ties: powers of two, few decimals, and any. ONNX Runtime's addition depends on the order
+of its operands, and it swaps them where one of them is constant.
+"""
+
+import functools
+import math
+
+import jax
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import helper
+
+import dmlax
+from support import NATIVE, assert_same, draw
+
+BYTES = ("uint8", "int8")
+PAIRS = [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")]  # ONNX Runtime has kernels
+NOT_MICROSOFTS = ("QLinearConv", "QLinearMatMul", "MatMulInteger", "DynamicQuantizeLinear")
+MILLION = 1_000_000
+IMPLEMENTATIONS = [*NATIVE, "xla"]
+
+
+def session(operator, inputs, constants, outputs, attributes):
+    """A model of one node, whose other operands are constants, as in a quantized network."""
+    number = helper.np_dtype_to_tensor_dtype
+    names = [name if name in inputs or value is not None else "" for name, value in
+             (inputs | constants).items()]  # fmt: skip
+    while not names[-1]:
+        names.pop()
+    domain = "" if operator in NOT_MICROSOFTS else "com.microsoft"
+    node = helper.make_node(operator, names, [*outputs], domain=domain, **attributes)
+    held = {name: np.asarray(value) for name, value in constants.items() if value is not None}
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [helper.make_tensor_value_info(n, number(x.dtype), x.shape) for n, x in inputs.items()],
+        [helper.make_tensor_value_info(n, number(np.dtype(t)), None) for n, t in outputs.items()],
+        [onnx.numpy_helper.from_array(value, name) for name, value in held.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    settings = ort.SessionOptions()
+    if next(iter(inputs.values())).dtype == np.uint8:  # else sums of 16 bits saturate without VNNI
+        settings.add_session_config_entry("session.x64quantprecision", "1")
+    provider = ["CPUExecutionProvider"]
+    return ort.InferenceSession(model.SerializeToString(), settings, providers=provider)
+
+
+def run(operator, x, constants, dtype, **attributes):
+    """ONNX Runtime's result of one node."""
+    started = session(operator, {"x": x}, constants, {"y": dtype}, attributes)
+    return started.run(None, {"x": x})[0]
+
+
+def until_a_million(check):
+    elements = seed = 0
+    while elements < MILLION:
+        elements += check(seed).size
+        seed += 1
+
+
+# --- sums and products of two tensors -------------------------------------------------------
+
+BINARY = {
+    "QLinearAdd": dmlax.element_wise_quantized_linear_add,
+    "QLinearMul": dmlax.element_wise_quantized_linear_multiply,
+}
+SHAPES = [
+    *[((4099,), (4099,)), ((1,), (1,)), ((1, 1), (1,)), ((1,), (1000,)), ((1000,), (1,))],
+    *[((7, 1), (7, 90)), ((7, 90), (7, 1)), ((7, 90), (90,)), ((90,), (7, 90))],
+    *[((7, 1), (1, 90)), ((1, 90), (7, 1)), ((2, 5, 1, 1), (2, 5, 9, 11))],
+    *[((1, 5, 1, 1), (2, 5, 9, 11)), ((2, 5, 9, 11), (5, 1, 1)), ((2, 1, 9, 1), (1, 5, 1, 11))],
+    *[((3, 4, 1), (3, 4, 1)), ((3, 1, 1), (3, 4, 1)), ((1, 1, 8), (6, 5, 1))],
+]
+
+
+def scales(rng):
+    kind = rng.integers(4)
+    if kind == 0:
+        return [np.float32(2.0 ** rng.integers(-4, 2)) for _ in range(3)]
+    if kind == 1:
+        return [np.float32(rng.integers(1, 40) * 0.05) for _ in range(3)]
+    if kind == 2:
+        return [np.float32(rng.choice([-1, 1]) * 10.0 ** rng.uniform(-2, 0)) for _ in range(3)]
+    return [np.float32(10.0 ** rng.uniform(-12, 12)) for _ in range(3)]  # some overflow an int32
+
+
+def two_tensors(seed, dtype, a, b):
+    sa, sb, sy = scales(np.random.default_rng(seed))
+    za, zb, zy = (draw(seed + 2 + i, dtype) for i in range(3))
+    found = {"a": draw(seed, dtype, a), "a_scale": sa, "a_zero_point": za}
+    found |= {"b": draw(seed + 1, dtype, b), "b_scale": sb, "b_zero_point": zb}
+    found |= {"output_scale": sy, "output_zero_point": zy}
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+@functools.cache
+def binary_session(operator, dtype, a, b):
+    return session(operator, two_tensors(0, dtype, a, b), {}, {"y": dtype}, {})
+
+
+def binary_mismatches(operator, dtype, a, b, seeds, implementation):
+    @jax.jit
+    def call(given):
+        options = {"arithmetic": "float32", "implementation": implementation}
+        rest = {name: x for name, x in given.items() if name not in ("a", "b")}
+        return BINARY[operator](given["a"], given["b"], **rest, **options)
+
+    count = 0
+    for seed in seeds:
+        given = two_tensors(10 * seed, dtype, a, b)
+        want = binary_session(operator, dtype, a, b).run(None, given)[0]
+        got = np.asarray(call(given))
+        assert (want.dtype, want.shape) == (got.dtype, got.shape)
+        count += np.count_nonzero(want != got)
+    return count
+
+
+@pytest.mark.parametrize("implementation", NATIVE)
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("operator", BINARY)
+def test_every_way_to_broadcast_agrees_on_every_bit(operator, dtype, implementation):
+    for a, b in SHAPES[BYTES.index(dtype) :: 2]:
+        found = binary_mismatches(operator, dtype, a, b, range(8), implementation)
+        assert found == 0, (a, b)
+
+
+@pytest.mark.parametrize("operator", BINARY)
+def test_the_elements_and_the_table_of_xla_agree_on_every_bit(operator):
+    for (a, b), draws in ((((7, 1), (7, 90)), 20), (((600, 500), (600, 500)), 4)):
+        assert binary_mismatches(operator, "uint8", a, b, range(draws), "xla") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("operator", BINARY)
+def test_a_million_elements_agree_on_every_bit(operator, dtype, implementation):
+    given = operator, dtype, (4099,), (4099,), range(250), implementation
+    assert binary_mismatches(*given) == 0
+
+
+# --- convolutions: a shape costs a compilation, so few shapes have many draws each -----------
+
+MODELS = [(4, 10), pytest.param(25, 40, marks=pytest.mark.slow)]  # shapes, draws of each
+LAYOUTS = {1: ("NCW", "OIW", "NCW"), 2: ("NCHW", "OIHW", "NCHW")}
+FEATURES = ("bias", "per channel", "depthwise", "rank 3", "groups", "padding", "dilations")
+
+
+def layer(seed):
+    """Sizes and attributes of a layer: the first has no feature, the second all, others some."""
+    rng = np.random.default_rng(seed)
+    has = {name: bool(seed if seed < 2 else rng.integers(2)) for name in FEATURES}
+    spatial = 1 if has["rank 3"] else 2
+    groups = int(rng.integers(2, 5)) if has["groups"] or has["depthwise"] else 1
+    channels = 1 if has["depthwise"] else int(rng.integers(1, 9))
+    filters = groups * int(rng.integers(1, 5))
+    kernel, strides = (rng.integers(1, 4, spatial) for _ in range(2))
+    dilations = rng.integers(1, 4 if has["dilations"] else 2, spatial)
+    start, end = (rng.integers(0, 3 if has["padding"] else 1, spatial) for _ in range(2))
+    span = (kernel - 1) * dilations + 1
+    image = np.maximum(span - start - end, 1) + rng.integers(0, 9, spatial)
+    options = {"strides": strides, "dilations": dilations}
+    options |= {"start_padding": start, "end_padding": end}
+    return {
+        "x": (int(rng.integers(1, 4)), groups * channels, *image.tolist()),
+        "w": (filters, channels, *kernel.tolist()),
+        "options": {name: tuple(value.tolist()) for name, value in options.items()},
+        "groups": groups,
+        "has": has,
+    }
+
+
+def layer_operands(seed, shape, x_dtype, w_dtype):
+    """QLinearConv's inputs in order; scales so that most outputs are in range."""
+    rng = np.random.default_rng(seed)
+    filters, terms = shape["w"][0], math.prod(shape["w"][1:])
+    lengths = (filters,) if shape["has"]["per channel"] else ()
+    ratio = 2.0 ** rng.integers(-14, -6) if rng.integers(3) == 0 else rng.uniform(2e-4, 2e-2)
+    x_scale, y_scale = (np.float32(10.0 ** rng.uniform(-4, 2)) for _ in range(2))
+    spread = (
+        2.0 ** rng.integers(-1, 2, lengths) if rng.integers(2) else rng.uniform(0.5, 2, lengths)
+    )
+    w_scale = np.float32(ratio / math.sqrt(terms) * y_scale / x_scale * spread)
+    if rng.integers(3) == 0:  # exact ties
+        x_scale, y_scale = np.float32(0.5), np.float32(2)
+        w_scale = np.float32(2.0 ** rng.integers(-10, -5, lengths))
+    x, w = draw(seed, x_dtype, shape["x"]), draw(seed + 2, w_dtype, shape["w"])
+    zx, zw, zy = (draw(seed + 1, x_dtype), draw(seed + 3, w_dtype), draw(seed + 4, x_dtype))
+    bias = rng.integers(-(2**15), 2**15, filters, np.int32) if shape["has"]["bias"] else None
+    given = {"x_scale": x_scale, "x_zero_point": zx, "w": w, "w_scale": w_scale}
+    given |= {"w_zero_point": np.full(lengths, zw), "y_scale": y_scale, "y_zero_point": zy}
+    return x, given | {"B": bias}
+
+
+def run_layer(x, given, shape):
+    options = shape["options"]
+    pads = *options["start_padding"], *options["end_padding"]
+    names = {name: options[name] for name in ("strides", "dilations")}
+    return run("QLinearConv", x, given, x.dtype, pads=pads, group=shape["groups"], **names)
+
+
+@pytest.mark.parametrize(("shapes", "draws"), MODELS)
+@pytest.mark.parametrize(("x_dtype", "w_dtype"), PAIRS)
+def test_random_convolutions_agree_on_every_bit(x_dtype, w_dtype, shapes, draws):
+    models = mismatches = spread = 0
+    for seed in range(shapes):
+        shape = layer(seed)
+
+        @jax.jit
+        def call(x, given, shape=shape):
+            return dmlax.quantized_linear_convolution(
+                *(x, given["w"], given["B"]),
+                input_scale=given["x_scale"],
+                input_zero_point=given["x_zero_point"],
+                filter_scale=given["w_scale"],
+                filter_zero_point=given["w_zero_point"],
+                output_scale=given["y_scale"],
+                output_zero_point=given["y_zero_point"],
+                group_count=shape["groups"],
+                dimension_numbers=LAYOUTS[len(shape["x"]) - 2],
+                arithmetic="float32",
+                **shape["options"],
+            )
+
+        for number in range(draws):
+            x, given = layer_operands(10_000 * seed + 10 * number, shape, x_dtype, w_dtype)
+            want, got = run_layer(x, given, shape), np.asarray(call(x, given))
+            assert (want.dtype, want.shape) == (got.dtype, got.shape)
+            mismatches += not np.array_equal(want, got)
+            spread += len(np.unique(want)) > 1
+            models += 1
+    assert (models, mismatches) == (shapes * draws, 0)
+    assert spread > 0.8 * models  # saturation everywhere would agree too easily
+
+
+def test_the_short_run_has_every_feature_and_its_absence():
+    for name in FEATURES:
+        assert {layer(seed)["has"][name] for seed in range(MODELS[0][0])} == {True, False}, name
+
+
+def test_a_pair_without_a_kernel_is_not_in_the_list():
+    """The list has to grow if ONNX Runtime gains the fourth pair."""
+    shape = layer(0)
+    with pytest.raises(ort.capi.onnxruntime_pybind11_state.NotImplemented):
+        run_layer(*layer_operands(0, shape, "int8", "uint8"), shape)
+
+
+# --- matrix products ------------------------------------------------------------------------------
+
+
+def matrices(rng, a_dtype, b_dtype, rows, depth, columns):
+    """Matrices and ONNX Runtime's other operands: parameters for one column or each."""
+    limits = [np.iinfo(dtype) for dtype in (a_dtype, b_dtype)]
+
+    def integers(place, shape=()):
+        return rng.integers(
+            limits[place].min, limits[place].max, shape, limits[place].dtype, endpoint=True
+        )
+
+    lengths = columns if rng.integers(2) else ()
+    a, b = integers(0, (rows, depth)), integers(1, (depth, columns))
+    b_zero = integers(1, lengths)
+    if rng.integers(2):
+        b_scale, a_scale = 2.0 ** rng.integers(-9, -5, lengths), np.float32(0.5)
+    else:
+        b_scale = rng.uniform(0.002, 0.02, lengths)
+        a_scale = np.float32(rng.uniform(0.1, 2))
+    return a, b, a_scale, np.float32(b_scale), integers(0), b_zero
+
+
+def check_quantized(rng, pair, rows, implementation):
+    """Sums of some thousands, so that outputs are in range and quotients are often ties."""
+    depth, columns = int(rng.integers(1, 40)), int(rng.integers(1, 70))
+    a, b, sa, sb, za, zb = matrices(rng, *pair, rows, depth, columns)
+    sy, zy = (
+        np.float32(rng.choice([1, 2, 4, 0.7]) * np.sqrt(depth)),
+        a.dtype.type(rng.integers(100)),
+    )
+    options = {"a_scale": sa, "a_zero_point": za, "b_scale": sb, "b_zero_point": zb}
+    options |= {"output_scale": sy, "output_zero_point": zy, "implementation": implementation}
+    found = dmlax.quantized_linear_matrix_multiply(a, b, arithmetic="float32", **options)
+    given = {"sa": sa, "za": za, "b": b, "sb": sb, "zb": zb, "sy": sy, "zy": zy}
+    assert_same(found, run("QLinearMatMul", a, given, a.dtype))
+    return found
+
+
+def check_to_float(rng, pair, rows, implementation):
+    depth, columns = int(rng.integers(1, 400)), int(rng.integers(1, 70))
+    a, b, sa, sb, za, zb = matrices(rng, *pair, rows, depth, columns)
+    bias = rng.standard_normal(columns).astype(np.float32) if rng.integers(2) else None
+    options = {"a_scale": sa, "a_zero_point": za, "b_scale": sb, "b_zero_point": zb}
+    options |= {"arithmetic": "float32", "implementation": implementation}
+    found = dmlax.matrix_multiply_integer_to_float(a, b, bias, **options)
+    given = {"b": b, "sa": sa, "sb": sb, "za": za, "zb": zb, "bias": bias}
+    assert_same(found, run("MatMulIntegerToFloat", a, given, np.float32))
+    return found
+
+
+def check_integer(rng, pair, rows, implementation):
+    depth, columns = int(rng.integers(1, 400)), int(rng.integers(1, 70))
+    a, b, _, _, za, zb = matrices(rng, *pair, rows, depth, columns)
+    options = {"a_zero_point": za, "b_zero_point": zb, "implementation": implementation}
+    found = dmlax.matrix_multiply_integer(a, b, **options)
+    assert_same(found, run("MatMulInteger", a, {"b": b, "za": za, "zb": zb}, np.int32))
+    return found
+
+
+PRODUCTS = {"quantized": check_quantized, "to float": check_to_float, "integer": check_integer}
+every_product = (
+    pytest.mark.parametrize("pair", PAIRS, ids="-".join),
+    pytest.mark.parametrize("implementation", IMPLEMENTATIONS),
+    pytest.mark.parametrize("name", PRODUCTS),
+)
+
+
+@pytest.mark.one_in(3)
+@every_product[0]
+@every_product[1]
+@every_product[2]
+def test_products_have_onnx_runtimes_bits(name, implementation, pair):
+    found = PRODUCTS[name](np.random.default_rng(1), pair, 9, implementation)
+    assert len(np.unique(found)) > 50  # saturation everywhere would agree too easily
+
+
+@pytest.mark.slow
+@every_product[0]
+@every_product[1]
+@every_product[2]
+def test_a_million_products_have_onnx_runtimes_bits(name, implementation, pair):
+    check = PRODUCTS[name]
+    until_a_million(lambda seed: check(np.random.default_rng(seed), pair, 2000, implementation))
+
+
+# --- pools and dynamic quantization ---------------------------------------------------------------
+
+LAST = {3: "NWC", 4: "NHWC", 5: "NDHWC"}
+
+
+def check_average(seed, scale, operator):
+    """An average pool: any values, or those near the zero point, whose averages are often ties."""
+    rng = np.random.default_rng(seed)
+    dtype, is_last = np.dtype(rng.choice(["int8", "uint8"])), bool(rng.integers(2))
+    limits = np.iinfo(dtype)
+    sx = np.float32(rng.choice([0.5, 0.1, 0.25, 1 / 3, 0.0173]))
+    sy = np.float32(sx * rng.choice((1, 0.5, 2, 1 / 3, 0.25, 0.7)))
+    zx, zy = rng.integers(limits.min, limits.max, 2, dtype, endpoint=True)
+    parameters = {"input_scale": sx, "input_zero_point": zx}
+    parameters |= {"output_scale": sy, "output_zero_point": zy}
+    rank = int(rng.integers(1, 4))
+    attributes = {"channels_last": int(is_last)}
+    if operator == "QLinearGlobalAveragePool":
+        shape = (3, 150 * scale, *rng.integers(1, 6, rank))
+        function = dmlax.quantized_linear_global_average_pooling
+    else:
+        shape = (2, 5, *((100 * scale,), (40, 3 * scale), (12, 4, 3 * scale))[rank - 1])
+        window = rng.integers(1, 5, rank)
+        start, end = (rng.integers(0, window).tolist() for _ in range(2))
+        strides, counted = rng.integers(1, 3, rank).tolist(), bool(rng.integers(2))
+        attributes |= {"kernel_shape": window.tolist(), "strides": strides}
+        attributes |= {"pads": [*start, *end], "count_include_pad": int(counted)}
+        options = {"window_size": window.tolist(), "strides": strides, "start_padding": start}
+        options |= {"end_padding": end, "include_padding": counted}
+        function = functools.partial(dmlax.quantized_linear_average_pooling, **options)
+    if rng.random() < 0.5:
+        x = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    else:
+        x = np.clip(int(zx) + rng.integers(-3, 4, shape), limits.min, limits.max).astype(dtype)
+    if is_last:
+        x = np.moveaxis(x, 1, -1)
+        function = functools.partial(function, dimension_numbers=LAST[x.ndim])
+    wanted = run(operator, x, parameters, dtype, **attributes)
+    assert_same(function(x, **parameters, arithmetic="float32"), wanted)
+    return wanted
+
+
+def check_dynamic_quantize(seed, scale):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 1000 * scale))
+    kind = rng.integers(4)
+    if kind == 0:
+        x = rng.integers(-255, 256, count) * np.float32(rng.choice([1, 0.5, 0.1, 1 / 3]))
+    elif kind == 1:
+        x = rng.standard_normal(count) * 10.0 ** rng.integers(-35, 35)
+    elif kind == 2:
+        x = rng.integers(-2000, 2000, count) * 2.0**-149
+    else:
+        x = np.abs(rng.standard_normal(count)) * rng.integers(0, 2)
+    x = x.astype(np.float32)
+    outputs = {"y": np.uint8, "scale": np.float32, "zero_point": np.uint8}
+    wanted = session("DynamicQuantizeLinear", {"x": x}, {}, outputs, {}).run(None, {"x": x})
+    found = dmlax.dynamic_quantize_linear(x, arithmetic="float32")
+    for one, other in zip(found, wanted, strict=True):
+        assert_same(one, other)
+    return x
+
+
+OTHERS = {
+    "average": functools.partial(check_average, operator="QLinearAveragePool"),
+    "global average": functools.partial(check_average, operator="QLinearGlobalAveragePool"),
+    "dynamic quantize": check_dynamic_quantize,
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", OTHERS)
+def test_pools_and_dynamic_quantization_have_onnx_runtimes_bits(name, seed):
+    assert OTHERS[name](seed, 3).size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_million_of_their_elements_have_onnx_runtimes_bits(name):
+    until_a_million(lambda seed: OTHERS[name](seed, 60))
