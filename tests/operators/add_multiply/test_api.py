@@ -1,7 +1,5 @@
 """Sums and products of two quantized tensors: by table and by element, and in a random order."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -54,16 +52,6 @@ def test_a_tensor_of_more_elements_than_a_kernel_takes_at_once(function):
     for x, y in ((a, b), (a, draw(3, np.int8, (97,))), (a, draw(4, np.int8, a.shape))):
         wanted = function(x, y, implementation="xla", **PARAMETERS)
         assert_same(function(x, y, **PARAMETERS), wanted)
-
-
-def test_parameters_may_be_mapped_over():
-    """Each example has parameters; the tensors are shared."""
-    a, b = draw(1, np.uint8, (6, 40)), draw(2, np.uint8, (40,))
-    scales = jnp.float32([0.1, 0.2, -0.3])
-    call = lambda scale: dmlax.element_wise_quantized_linear_add(  # noqa: E731
-        a, b, a_scale=scale, b_scale=0.25, output_scale=0.4, output_zero_point=9
-    )
-    assert_same(jax.jit(jax.vmap(call))(scales), np.stack([call(scale) for scale in scales]))
 
 
 def test_in_float32_the_order_of_the_operands_matters():

@@ -1,6 +1,5 @@
 """A lookup: every value of each dtype, many elements, and tables that are mapped over."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -29,16 +28,6 @@ def test_entries_are_in_the_order_of_the_values(dtype, table, implementation):
 def test_every_element_is_replaced(count):
     x, table = draw(2, np.uint8, (count,)), draw(3, np.int8, 256)
     assert_same(dmlax.quantized_lookup(x, table), table[x])
-
-
-def test_tables_are_mapped_over_with_and_without_inputs():
-    x, tables = draw(4, np.uint8, (3, 5, 7)), draw(5, np.uint8, (3, 256))
-    wanted = np.stack([table[one] for one, table in zip(x, tables, strict=True)])
-    assert_same(jax.vmap(dmlax.quantized_lookup)(x, tables), wanted)
-    shared = jax.vmap(dmlax.quantized_lookup, in_axes=(None, 0))(x[0], tables)
-    assert_same(shared, np.stack([table[x[0]] for table in tables]))
-    nested = jax.vmap(jax.vmap(dmlax.quantized_lookup, in_axes=(0, None)))(x, tables)
-    assert_same(nested, wanted)
 
 
 @pytest.mark.parametrize("implementation", [*NATIVE, "xla"])

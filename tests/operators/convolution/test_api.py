@@ -18,7 +18,6 @@ from support.cases.convolution import (
 IMPLEMENTATIONS = ["xla", "reference", *NATIVE]
 SQUARE = [case for case in CASES if len(case.input) == 4]
 LAID_OUT = [case for case in SQUARE if " to " not in case.name]
-INTEGER = [case for case in CASES if not case.name.endswith("to int8")]  # sums of dtypes once
 ZERO_POINTS = ("InputZeroPointTensor", "FilterZeroPointTensor")
 
 
@@ -46,23 +45,6 @@ CONVOLUTIONS = {
 }
 
 
-def each_case(cases, **part):
-    """Each case by each implementation; by those that are named, a part, and the others are slow.
-
-    Sums and windows are the same code for both outputs, and `xla` and `reference` end alike.
-    """
-    usual = {name: cases[part.get(name, slice(None))] for name in IMPLEMENTATIONS}
-    return pytest.mark.parametrize(
-        ("case", "implementation"),
-        [
-            pytest.param(case, name, marks=() if case in usual[name] else pytest.mark.slow)
-            for name in IMPLEMENTATIONS
-            for case in cases
-        ],
-        ids=str,
-    )
-
-
 def run(operator, case, layout, implementation="auto"):
     """The result in the canonical layout, from operands in another."""
     values = operands(case)
@@ -76,16 +58,15 @@ def run(operator, case, layout, implementation="auto"):
     return laid_out(np.asarray(result), layout[2], canonical[2])
 
 
-@each_case(INTEGER, xla=slice(0, None, 4), reference=slice(1, None, 4))
-def test_integer_convolution_is_the_oracles(case, implementation):
-    got = run("convolution_integer", case, case.canonical, implementation)
-    assert_same(got, wanted(case, "convolution_integer"))
-
-
-@each_case(CASES, xla=slice(1, None, 4), reference=slice(0, None, 16))
-def test_quantized_convolution_is_the_oracles(case, implementation):
-    got = run("quantized_linear_convolution", case, case.canonical, implementation)
-    assert_same(got, wanted(case, "quantized_linear_convolution"))
+@pytest.mark.parametrize("operator", CONVOLUTIONS)
+@pytest.mark.parametrize(
+    ("case", "implementation"),
+    [(case, IMPLEMENTATIONS[i % len(IMPLEMENTATIONS)]) for i, case in enumerate(CASES)],
+    ids=str,
+)
+def test_a_convolution_is_the_oracles(case, implementation, operator):
+    """The golden vectors do the same by each of the kernels and `xla`, which take turns here."""
+    assert_same(run(operator, case, case.canonical, implementation), wanted(case, operator))
 
 
 @pytest.mark.one_in(5)
@@ -193,35 +174,18 @@ def test_a_depthwise_accumulator_is_exact_with_a_large_kernel(implementation):
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_a_bias_is_added_before_the_scales_and_wraps(implementation):
-    """The input is its zero point, so that the accumulator is the bias."""
+@pytest.mark.parametrize("above", [0, 2])
+def test_a_bias_is_added_before_the_scales_and_wraps(implementation, above):
+    """Accumulators are the bias, and the filter's sums so many times, modulo 2**32."""
     bias = np.array([-(2**31), -(2**31) + 1, -5, 0, 3, 2**31 - 1], np.int32)
-    x, w = np.full((1, 2, 1, 1), 9, np.uint8), draw(24, np.int8, (6, 2, 1, 1))
+    x, w = np.full((1, 2, 1, 1), 9 + above, np.uint8), draw(24, np.int8, (6, 2, 1, 1))
     scales = np.float32(2**-10), np.float32([2**-15, 2**-15, 512, 1, 512, 2**-15]), np.float32(1)
-    got = dmlax.quantized_linear_convolution(
-        *(x, w, bias),
-        input_scale=scales[0],
-        filter_scale=scales[1],
-        output_scale=scales[2],
-        input_zero_point=9,
-        output_dtype="int8",
-        implementation=implementation,
-    )
-    assert_same(np.asarray(got).reshape(-1), requantized(bias, scales, 0, np.int8))
-    x[...] = 11  # now each accumulator gets the filter's sum twice over, modulo 2**32
-    got = dmlax.quantized_linear_convolution(
-        *(x, w, bias),
-        input_scale=scales[0],
-        filter_scale=scales[1],
-        output_scale=scales[2],
-        input_zero_point=9,
-        output_dtype="int8",
-        implementation=implementation,
-    )
-    accumulator = (bias.astype(np.int64) + 2 * w.reshape(6, 2).sum(axis=1, dtype=np.int64)).astype(
-        np.int32
-    )
-    assert_same(np.asarray(got).reshape(-1), requantized(accumulator, scales, 0, np.int8))
+    names = dict(zip(("input_scale", "filter_scale", "output_scale"), scales, strict=True))
+    options = {"input_zero_point": 9, "output_dtype": "int8", "implementation": implementation}
+    got = dmlax.quantized_linear_convolution(x, w, bias, **names, **options)
+    sums = bias.astype(np.int64) + above * w.reshape(6, 2).sum(axis=1, dtype=np.int64)
+    wanted = requantized(sums.astype(np.int32), scales, 0, np.int8)
+    assert_same(np.asarray(got).reshape(-1), wanted)
 
 
 @pytest.mark.one_in(2)

@@ -185,10 +185,6 @@ def test_dimension_numbers_are_those_of_lax():
         assert_same(convolve(dimension_numbers=given), wanted())
 
 
-def test_jax_arrays_are_operands_as_numpy_arrays_are():
-    assert_same(convolve(jnp.asarray(X), jnp.asarray(W)), wanted())
-
-
 def test_one_stride_and_one_dilation_are_for_every_axis():
     options = {"strides": 2, "dilations": np.int64(1), "start_padding": 1}
     expected = sums_of_products(X, W, strides=(2, 2), start_padding=(1, 1))

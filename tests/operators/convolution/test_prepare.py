@@ -324,43 +324,40 @@ def test_panels_of_other_sizes_are_refused():
     )
 
 
-TREES = {  # what is done to the leaves, and the code and message of the refusal
+FOR = "for int8[4,4,2,2] OIHW, group_count 1"
+MAP = "; map over stacked filters with jax.vmap or lax.scan"
+PACKED, ZERO_POINT = f"expected int8[4,16] {FOR}", f"expected int8[4] or int8[] {FOR}"
+TREES = {  # a change of the leaves, and the code and message of the refusal
     "stacked": (
         lambda x: jnp.stack([x, x]),
         "sizes",
-        "packed is int8[2,4,16], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1; map "
-        "over stacked filters with jax.vmap or lax.scan",
+        f"packed is int8[2,4,16], {PACKED}{MAP}",
     ),
-    "transposed": (
-        lambda x: x.T,
-        "sizes",
-        "packed is int8[16,4], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1",
-    ),
+    "transposed": (lambda x: x.T, "sizes", f"packed is int8[16,4], {PACKED}"),
     "cast": (
         lambda x: x.astype(jnp.float32),
         "data_type",
-        "packed is float32[4,16], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1",
+        f"packed is float32[4,16], {PACKED}",
     ),
     "NumPy's default integers": (
         lambda x: np.asarray(x, np.int64),
         "data_type",
-        "packed is int64[4,16], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1",
+        f"packed is int64[4,16], {PACKED}",
     ),
     "sums cast": (
         lambda x: x.astype(jnp.int16) if x.dtype == jnp.int32 else x,
         "data_type",
-        "sums is int16[4], expected int32[4] for int8[4,4,2,2] OIHW, group_count 1",
+        f"sums is int16[4], expected int32[4] {FOR}",
     ),
     "zero points of another dtype": (
         lambda x: x.astype(jnp.uint8) if x.shape == () else x,
         "data_type",
-        "zero_point is uint8[], expected int8[4] or int8[] for int8[4,4,2,2] OIHW, group_count 1",
+        f"zero_point is uint8[], {ZERO_POINT}",
     ),
     "too many zero points": (
         lambda x: jnp.stack([x] * 3) if x.shape == () else x,
         "sizes",
-        "zero_point is int8[3], expected int8[4] or int8[] for int8[4,4,2,2] OIHW, group_count 1; "
-        "map over stacked filters with jax.vmap or lax.scan",
+        f"zero_point is int8[3], {ZERO_POINT}{MAP}",
     ),
 }
 

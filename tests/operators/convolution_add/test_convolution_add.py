@@ -153,21 +153,6 @@ def test_a_prepared_filter_and_channels_last():
     assert_same(np.moveaxis(np.asarray(found), -1, 1), expected)
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
-@pytest.mark.parametrize("arithmetic", ["exact", "float32"])
-def test_addends_and_scales_may_be_mapped_over(arithmetic, implementation):
-    addends = draw(7, np.int8, (3, *SHAPE))
-    scales = jnp.float32([0.1, 0.3, -0.2])
-    call = lambda addend, scale: fused(  # noqa: E731
-        *(MIXES[0], arithmetic, False, addend),
-        addend_scale=scale,
-        implementation=implementation,
-    )
-    found = jax.jit(jax.vmap(call))(addends, scales)
-    assert_same(found, np.stack([call(*each) for each in zip(addends, scales, strict=True)]))
-
-
 @pytest.mark.skipif(not NATIVE, reason="of a kernel, which tests/cpu says when it must be there")
 @pytest.mark.parametrize("addend_first", [False, True])
 def test_the_sum_takes_the_memory_of_the_convolutions_result(addend_first):

@@ -4,10 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
 
 import dmlax
-from support import NATIVE, assert_same, by_implementations, draw
+from support import NATIVE, assert_same, by_implementations
 from support.calls import dynamic_quantize as dynamic_quantize_calls
 
 quantize = dmlax.dynamic_quantize_linear
@@ -53,26 +52,6 @@ def test_a_range_gives_its_parameters(name, implementation):
     assert_same(found.zero_point, np.asarray(zero_point, dtype))
     wanted = dynamic_quantize_calls.dynamic_quantize(np.float32(values), np.dtype(dtype))
     assert_same(found.output, wanted[0])
-
-
-@pytest.mark.one_in(2)
-@every_implementation
-def test_each_example_of_vmap_has_a_range_of_its_own(implementation):
-    x = (draw(1, np.int16, (3, 4, 50)) / 100 * np.float32([[[1]], [[7]], [[0]]])).astype(np.float32)
-    call = lambda x: quantize(x, implementation=implementation)  # noqa: E731
-    found = jax.vmap(jax.vmap(call), in_axes=1, out_axes=1)(x)
-    for i in range(3):
-        for j in range(4):
-            jax.tree.map(
-                assert_same, jax.tree.map(lambda y, at=(i, j): y[at], found), call(x[i, j])
-            )
-
-
-def test_a_split_input_has_one_range():
-    mesh = jax.make_mesh((4,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
-    x = np.arange(64, dtype=np.float32).reshape(16, 4) - 20
-    split = jax.device_put(x, NamedSharding(mesh, PartitionSpec("x")))
-    jax.tree.map(assert_same, jax.jit(quantize)(split), quantize(x))
 
 
 def test_the_scale_has_a_derivative():

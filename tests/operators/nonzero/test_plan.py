@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core.arguments import Aval, effective_rank
+from dmlax._core.arguments import Aval
 from dmlax._operators.nonzero.plan import nonzero_plan
 
 pytestmark = pytest.mark.oldest
@@ -14,22 +14,6 @@ pytestmark = pytest.mark.oldest
 def plan(shape, dtype=np.float32, size=None, coordinate_rank=None, fill_value=0, devices=1):
     aval = Aval(np.dtype(dtype), shape)
     return nonzero_plan(aval, size, coordinate_rank, fill_value, None, devices)
-
-
-RANKS = [
-    ((1, 1, 2, 4), 2),
-    ((1, 1, 1), 1),
-    ((1,), 1),
-    ((2, 1, 1), 3),
-    ((1, 0), 1),
-    ((5,), 1),
-    ((0, 3), 2),
-]
-
-
-@pytest.mark.parametrize(("sizes", "rank"), RANKS, ids=str)
-def test_the_effective_rank_drops_leading_ones(sizes, rank):
-    assert effective_rank(sizes) == rank
 
 
 def test_defaults_are_every_element_and_the_whole_rank():
@@ -41,23 +25,6 @@ def test_defaults_are_every_element_and_the_whole_rank():
 @pytest.mark.parametrize("coordinate_rank", [2, 3, 4])
 def test_columns_are_anything_from_the_effective_rank_to_the_rank(coordinate_rank):
     assert plan((1, 1, 2, 4), coordinate_rank=coordinate_rank).coordinate_rank == coordinate_rank
-
-
-@pytest.mark.parametrize("coordinate_rank", [1, 5])
-def test_fewer_or_more_columns_are_refused(coordinate_rank):
-    with pytest.raises(dmlax.SpecError, match=f"has {coordinate_rank} columns, expected 2 to 4"):
-        plan((1, 1, 2, 4), coordinate_rank=coordinate_rank)
-
-
-@pytest.mark.parametrize("rank", [1, 8])
-def test_rank_1_to_8_is_accepted(rank):
-    assert plan((3,) * rank).coordinate_rank == rank
-
-
-@pytest.mark.parametrize("rank", [0, 9])
-def test_another_rank_is_refused(rank):
-    with pytest.raises(dmlax.SpecError, match="expected rank 1 to 8"):
-        plan((1,) * rank)
 
 
 def test_sizes_are_of_the_whole_input_over_all_devices():
