@@ -23,6 +23,7 @@ from dmlax.onnx.operators.values import (
     NotKnown,
     has_x64,
     size_names,
+    sizes_array,
     undecided,
     with_short_names,
 )
@@ -157,8 +158,7 @@ class _Watch(Watch):
         }
         if len(types) < len(names):
             types = {**infer_types(node, operands), **types}
-        sizes = (size for x in self._inputs.values() for size in x.shape)
-        scope = next((size.scope for size in sizes if hasattr(size, "scope")), None)
+        scope = _scope(self._inputs)
         try:
             return {name: _zeros(*types[name], scope) for name in names}
         except Exception:  # a type that is not known, or that JAX does not have
@@ -199,16 +199,46 @@ class _Watch(Watch):
 
 
 def _trace(graph: Graph, params: Structs, options: Options, inputs: Structs) -> _Watch:
-    watch = _Watch(graph, inputs)
+    watch, sizes = _Watch(graph, inputs), _symbolic_values(graph, inputs)
 
     def compute(params: Values, inputs: Values) -> list[Array]:
-        tensors = Runner(options, watch).evaluate(graph, {**params, **inputs})
+        tensors = Runner(options, watch).evaluate(graph, {**params, **inputs, **sizes})
         if not watch.failures:
             watch.end_outputs(graph, tensors)
         return [] if watch.failures else [wide.output(tensors[name]) for name in graph.outputs]
 
     jax.eval_shape(compute, params, inputs)
     return watch
+
+
+def _scope(inputs: Structs) -> jax.export.SymbolicScope | None:
+    """The scope of the inputs' symbolic sizes, None if all are static."""
+    sizes = (size for x in inputs.values() for size in x.shape)
+    return next((size.scope for size in sizes if hasattr(size, "scope")), None)
+
+
+def size_inputs(graph: Graph) -> tuple[str, ...]:
+    """The inputs whose values are sizes: `model(...)` makes a program for each value."""
+    rows = ((node, find(node)) for node in graph.nodes)
+    names = (
+        name
+        for node, row in rows
+        for i, name in enumerate(node.operands)
+        if row is not None and name in graph.inputs and row.role(i) == "size"
+    )
+    return tuple(dict.fromkeys(names))
+
+
+def _symbolic_values(graph: Graph, inputs: Structs) -> dict[str, np.ndarray]:
+    """A symbolic value for each input that is a size."""
+    scope = _scope(inputs) or jax.export.SymbolicScope()
+    names = {size for x in inputs.values() for text in x.shape for size in _names(str(text))}
+    values = {}
+    for i, name in enumerate(size_inputs(graph)):
+        symbol = f"value{i}_" if f"value{i}" in names else f"value{i}"
+        sizes: Any = jax.export.symbolic_shape(symbol, scope=scope)
+        values[name] = np.reshape(sizes_array(sizes), inputs[name].shape)
+    return values
 
 
 def _symbols(operands: Sequence[Any]) -> frozenset[str]:

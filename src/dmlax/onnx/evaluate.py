@@ -262,7 +262,7 @@ def _take(node: Node, index: int, operand: object) -> object:
     if isinstance(operand, FloatSizes) and node.op != "Range":
         operand = to_device(operand)
     row = find(node)
-    if row is not None and row.role(index) == "known" and not is_known(operand):
+    if row is not None and row.role(index) in ("known", "size") and not is_known(operand):
         name = row.inputs[min(index, len(row.inputs) - 1)].name
         raise NotKnown(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
     stays_packed = node.op in PLACES or index == PACKED_PLACES.get(node.op)
@@ -353,7 +353,9 @@ def _of_shapes(graph: Graph) -> set[str]:
     for node in reversed(graph.nodes):
         row, is_needed = find(node), not needed.isdisjoint(node.outputs)
         for i, name in enumerate(node.inputs if node.op not in _SIZES else ()):
-            is_known = row is not None and i < len(node.operands) and row.role(i) == "known"
+            is_known = (
+                row is not None and i < len(node.operands) and row.role(i) in ("known", "size")
+            )
             if name not in of_inputs and (is_needed or is_known):
                 needed.add(name)
     return needed

@@ -20,7 +20,7 @@ import dmlax
 from dmlax._core.arguments import aval_of
 from dmlax.errors import Code, SpecError, UnsupportedError
 from dmlax.onnx import archive, budget
-from dmlax.onnx.check import MULTIPLE, Assumptions, check
+from dmlax.onnx.check import MULTIPLE, Assumptions, check, size_inputs
 from dmlax.onnx.compiled import CompiledModel, run_on_any_mesh
 from dmlax.onnx.errors import ModelError, expect
 from dmlax.onnx.evaluate import Options, Runner, count_name, give_operators, split_constants
@@ -132,6 +132,8 @@ class Model:
         self._compiled = CompiledModel(self.apply, self.params)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
         self._with_defaults = functools.lru_cache(maxsize=4)(self._make_with_defaults)
+        self._size_inputs = size_inputs(self._file)
+        self._with_sizes = functools.lru_cache(maxsize=16)(self._make_with_sizes)
 
     def _check(self, graph: Graph) -> Graph:
         """Traces every node; the sizes of inputs get the constraints that nodes depend on."""
@@ -175,6 +177,9 @@ class Model:
         given: Any = keywords or _one_or_all(inputs)
         if names := self._given_defaults(given):
             return self._with_defaults(names)(given)
+        if self._size_inputs:
+            other, rest = self._take_sizes(given)
+            return other(rest)
         named = self._name(given)
         values = {name: _narrowed(name, x, self._inputs[name]) for name, x in named.items()}
         computed = self._compiled(self.params, _on_cpu(values))
@@ -210,6 +215,9 @@ class Model:
         if names := self._given_defaults(inputs):
             other = self._with_defaults(names)
             return other.apply(self._params_of(other, params), inputs, outputs=outputs)
+        if self._size_inputs:
+            other, rest = self._take_sizes(inputs)
+            return other.apply(self._params_of(other, params), rest, outputs=outputs)
         values = self._bind(inputs)
         wanted = self._file.outputs if outputs is None else tuple(outputs)
         with budget.limit(self._file_bytes), self._blaming_sizes(values):
@@ -292,6 +300,31 @@ class Model:
     def _make_with_defaults(self, names: tuple[str, ...]) -> "Model":
         """The model of which these constants are inputs."""
         return Model(self._source().give_defaults(names), self._options)
+
+    def _take_sizes(self, inputs: object) -> tuple["Model", dict[str, Any]]:
+        """The model for the sizes among the inputs, and the other inputs."""
+        named, sizes = self._name(inputs), []
+        for name in self._size_inputs:
+            array = named.pop(name)
+            if isinstance(array, jax.core.Tracer):
+                text = (
+                    f"Model: {name} is a size and traced here: give a number or an array of NumPy"
+                )
+                text += f', or load(..., constants={{"{name}": value}})'
+                raise SpecError(text, "value", name)
+            array = np.asarray(array)
+            sizes.append((name, array.dtype.name, array.shape, *array.ravel().tolist()))
+        return self._with_sizes(tuple(sizes)), named
+
+    def _make_with_sizes(self, sizes: tuple[Any, ...]) -> "Model":
+        """The model of which some inputs are constants."""
+        source = self._source()
+        arrays = {
+            name: np.asarray(values, dtype).reshape(shape) for name, dtype, shape, *values in sizes
+        }
+        inputs = {name: x for name, x in source.inputs.items() if name not in arrays}
+        constants = {**source.constants, **arrays}
+        return Model(source.replace(inputs=inputs, constants=constants), self._options)
 
     def _params_of(self, other: "Model", params: Mapping[str, Param]) -> dict[str, Param]:
         """The params of a model with other inputs, of which a few may have another form."""

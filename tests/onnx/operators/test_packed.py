@@ -4,18 +4,20 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import dmlax
 import dmlax.onnx
 from dmlax.onnx.operators import n_bits
-from dmlax.onnx.operators.packed import PackedIntegers
+from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits
 from support.onnx_files import NUMBERS, RNG, File, levels, scales
 
 MICROSOFT = "com.microsoft"
 
 
-def n_bits_product(file, x, k, n, bits=4, block=16, dtype=np.float32, points=None, **inputs):
+def n_bits_product(
+    file, x, k, n, bits=4, block=16, dtype=np.float32, points=None, level=0, **inputs
+):
     """A MatMulNBits of random weights; points is None, "packed" or "float"."""
     blocks = -(-k // block)
     operands = [
@@ -36,6 +38,7 @@ def n_bits_product(file, x, k, n, bits=4, block=16, dtype=np.float32, points=Non
     while not operands[-1]:
         operands.pop()
     sizes = {"K": k, "N": n, "bits": bits, "block_size": block}
+    sizes |= {"accuracy_level": level} if level else {}
     y = file.node("MatMulNBits", x, *operands, domain=MICROSOFT, **sizes)
     file.output(y, dtype)
     return y
@@ -53,6 +56,51 @@ def test_products_of_blocks(bits, group_bytes, monkeypatch):
         for points in (None, "packed", "float")[: 2 if bits == 8 else 3]:  # ONNX Runtime has these
             n_bits_product(file, x, k, n, bits, block, points=points, bias=points == "packed")
     file.compare(1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_are_rounded_at_level_4(seed):
+    """Blocks of 8-bit integers, beside ONNX Runtime; it takes floats where it has no kernel."""
+    file, rng = File(21), np.random.default_rng(seed)
+    bits, dtype = (2, 4, 8)[seed % 3], (np.float16 if seed % 5 == 4 else np.float32)
+    for _ in range(4):
+        block, rows = int(16 << rng.integers(0, 5 if bits == 2 else 7)), int(rng.choice([1, 5, 33]))
+        k, n = 2 * block - int(rng.choice([0, 8])), int(rng.choice([1, 7, 24]))
+        points = (None, "packed", "float")[int(rng.integers(2 if bits == 8 else 3))]
+        a = rng.normal(0, 1, (rows, k)).astype(dtype)
+        a[0, :block] = 0  # a block without a largest element
+        level, has_bias = int(rng.choice([4, 4, 4, 1, 2, 3])), bool(rng.integers(2))
+        x = file.input(a)
+        n_bits_product(file, x, k, n, bits, block, dtype, points, level, bias=has_bias)
+    file.compare(1e-3 if dtype == np.float16 else 3e-6)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_exact_rows_of_8_bits_are_added_in_one_order(bits):
+    """A row's bits do not depend on the rows beside it, and the integers are ONNX Runtime's."""
+    for block, points in ((32, None), (128, "packed"), (64 if bits == 2 else 1024, "packed")):
+        file = File(21)
+        k = 2 * block
+        a = RNG.normal(0, 1, (9, k)).astype(np.float32)
+        y = n_bits_product(file, file.input(a), k, 21, bits, block, points=points, level=4)
+        model = dmlax.onnx.load(file.model(), arithmetic="exact", input_shapes={"x0": ["n", k]})
+        found = np.asarray(model(a)[y])
+        held, scale, *rest = (numpy_helper.to_array(x) for x in file.constants)
+        width = min(block, 256)
+        parts = a.reshape(9, -1, width)
+        top = np.abs(parts).max(-1, keepdims=True)
+        levels = np.rint(parts * (np.float32(127) / top)).astype(np.int64)
+        integers = unpack_bits(held.reshape(21, -1), bits, k).astype(np.int64)
+        zero = np.full((21, 2), 1 << (bits - 1))
+        if rest:
+            zero = unpack_bits(rest[0], bits, 2).astype(np.int64)
+        integers = (integers - np.repeat(zero, block, 1)).reshape(21, -1, width)
+        sums = np.einsum("rbi,nbi->rnb", levels, integers)
+        steps = (top[..., 0] / np.float32(127))[:, None] * np.repeat(scale, block // width, 1)
+        wanted = (sums * steps.astype(np.float64)).sum(-1)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-7 * np.abs(wanted).max())
+        alone = np.concatenate([model(a[i : i + 1])[y] for i in range(2)])
+        np.testing.assert_array_equal(alone, found[:2])
 
 
 @pytest.mark.parametrize("rows", [(), (1,), (2, 4)])

@@ -15,7 +15,7 @@ _WHY = {
         *("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
         "TfIdfVectorizer",
     ),
-    "is not known": ("BitCast", "Col2Im", "DeformConv", "Det", "MaxRoiPool", "TensorScatter"),
+    "is not known": ("BitCast", "Col2Im", "DeformConv", "Det", "MaxRoiPool"),
 }
 EXPANDED = (
     *("CausalConvWithState", "LinearAttention", "NegativeLogLikelihoodLoss"),

@@ -6,7 +6,9 @@ floats however large the weights are.
 
 import functools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,9 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
+from dmlax._core import ieee, sums
 from dmlax._core.arguments import is_static
+from dmlax._core.requantize import Arithmetic
 from dmlax._fused.block_product import call as block_product
 from dmlax._fused.block_product.plan import BlockPlan, Blocks
 from dmlax.errors import UnsupportedError
@@ -27,6 +31,10 @@ from dmlax.onnx.operators.values import bits_of, convert, is_float8, to_device
 _GROUP_BYTES = 1 << 22  # of float32 columns that are dequantized at a time
 _FEW_ROWS = 8
 _ROWS_APART, _BYTES_APART = 4, 1 << 22  # for which a GPU reads even and odd elements faster apart
+_MOST_LEVELS = 127  # of a row that is rounded to 8 bits, on either side of 0
+_WIDEST_BLOCK = 256  # of such a row
+_INT8 = {2: (32, 64, 128), 4: (16, 32, 64, 128, 256), 8: (16, 32, 64, 128, 256)}
+"""The blocks for whose bits ONNX Runtime rounds rows at accuracy level 4."""
 _ALIGNMENT = 8  # of a group's first column: it begins with a byte
 
 
@@ -148,9 +156,14 @@ def multiply(
         result = jnp.stack(parts, axis=-1)
         return result.reshape((*result.shape[:-2], parts[0].shape[-1] * per_byte))[..., :number]
 
+    return _by_groups(product, depth, count).astype(a.dtype)
+
+
+def _by_groups(product: Callable[[int | Array, int], Array], depth: int, count: int) -> Array:
+    """Joins the products of some columns each, which hold a few megabytes of floats."""
     group = max(_GROUP_BYTES // (4 * max(depth, 1)) // _ALIGNMENT, 1) * _ALIGNMENT
     if count <= group:
-        return product(0, count).astype(a.dtype)
+        return product(0, count)
 
     @jax.checkpoint  # a gradient would keep every group
     def step(_: None, index: Array) -> tuple[None, Array]:
@@ -162,7 +175,70 @@ def multiply(
     if count % group:
         last = product(count - count % group, count % group)
         result = jnp.concatenate([result, last], axis=-1)
-    return result.astype(a.dtype)
+    return result
+
+
+def block_levels(a: Array, block_size: int) -> tuple[Array, Array]:
+    """Rounds the blocks of rows to 8 bits, as ONNX Runtime does at accuracy level 4.
+
+    Args:
+      a: rows, whose last block may be short.
+      block_size: of the elements that share a step.
+
+    Returns:
+      The integers in float32, [..., blocks, block_size], and the steps, [..., blocks, 1].
+    """
+    missing = -a.shape[-1] % block_size
+    padded = jnp.pad(a.astype(np.float32), [(0, 0)] * (a.ndim - 1) + [(0, missing)])
+    blocks = padded.reshape((*a.shape[:-1], padded.shape[-1] // block_size, block_size))
+    top = jnp.abs(blocks).max(-1, keepdims=True)
+    largest = jnp.full_like(top, _MOST_LEVELS)
+    per_step = jnp.where(top == 0, 0, ieee.divide(largest, jnp.where(top == 0, 1, top)))
+    levels = jnp.round(ieee.multiply(blocks, per_step))
+    return levels, ieee.divide(top, largest)
+
+
+def quantize_rows(a: Array, block_size: int) -> Array:
+    """The float32 that the 8-bit integers of rows stand for."""
+    levels, steps = block_levels(a, min(block_size, _WIDEST_BLOCK))
+    return (levels * steps).reshape((*a.shape[:-1], -1))[..., : a.shape[-1]]
+
+
+def multiply_levels(a: Array, weights: _Weights, scale: Array, zero_point: Array) -> Array:
+    """Multiplies the 8-bit integers of rows by those of a matrix, and adds up blocks in one order.
+
+    Args:
+      a: rows of floats.
+      weights: a transposed matrix of blocks.
+      scale: of every block.
+      zero_point: as the scale, or (1, 1).
+    """
+    size, per_byte = min(weights.block_size, _WIDEST_BLOCK), weights.per_byte
+    levels, steps = block_levels(a, size)
+    parts = weights.block_size // size  # of a block that is wider than those of the rows
+    scale, zero_point = (x if x.size == 1 else jnp.repeat(x, parts, 1) for x in (scale, zero_point))
+    rows = levels.reshape((-1, *levels.shape[-2:]))
+    steps = steps.reshape(rows.shape[:2])
+
+    def product(start: int | Array, number: int) -> Array:
+        held, total = weights.part(start, number), jnp.float32(0)
+        points, factors = (
+            x if x.size == 1 else lax.dynamic_slice_in_dim(x, start, number, 0)
+            for x in (zero_point, scale)
+        )
+        for place in range(per_byte):  # sums below 2^24, which float32 holds
+            plane = weights.plane(held, place).reshape((number, rows.shape[1], -1))
+            plane = plane - points.astype(np.float32)[..., None]
+            dimensions = (((2,), (2,)), ((1,), (1,)))
+            x = rows[..., place::per_byte]
+            total = total + lax.dot_general(x, plane, dimensions, lax.Precision.HIGHEST)
+        by_column = ieee.multiply(steps.T[:, :, None], factors.astype(np.float32).T[:, None])
+        result: Array = sums.total(ieee.multiply(total, by_column), [0], sums.IN_ROWS)[0]
+        return result
+
+    depth, count = weights.shape[1], weights.shape[0]
+    result: Array = _by_groups(product, depth, count).reshape((*a.shape[:-1], count))
+    return result
 
 
 def multiply_blocks(plan: BlockPlan, operands: Blocks) -> Array:
@@ -201,7 +277,7 @@ def multiply_few_rows(a: Array, held: Array, scale: Array, zero_point: Array) ->
 BLOCKS = block_product.operator(multiply_blocks)
 
 
-@operator("MatMulNBits", 1, domain=MICROSOFT, ignores=["accuracy_level"])
+@operator("MatMulNBits", 1, domain=MICROSOFT)
 def matrix_product_of_blocks(
     a: Array,
     b: Array,
@@ -215,8 +291,10 @@ def matrix_product_of_blocks(
     block_size: int,
     bits: int = 4,
     weight_prepacked: int = 0,
+    accuracy_level: int = 0,
+    arithmetic: Arithmetic,
 ) -> Array:
-    """Multiplies by the transpose of packed blocks; `accuracy_level` asks for no fewer bits."""
+    """Multiplies by the transpose of packed blocks; at level 4 it rounds rows to 8 bits."""
     if bits not in (2, 4, 8) or weight_prepacked:
         text = f"its bits are {bits} and weight_prepacked is {weight_prepacked}"
         raise UnsupportedError(f"{text}, expected 2, 4 or 8 bits and 0")
@@ -235,12 +313,18 @@ def matrix_product_of_blocks(
         indices = jnp.pad(jnp.asarray(group_indices), (0, blocks * block_size - K))
     padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, blocks * block_size - K)])
     scale = scales.reshape((N, blocks))
+    has_integers = indices is None and (zero_points is None or _is_byte(zero_points))
+    if accuracy_level == 4 and has_integers and min(block_size, _WIDEST_BLOCK) in _INT8[bits]:
+        if arithmetic == "exact":
+            y = multiply_levels(padded, weights, scale, zero_point).astype(a.dtype)
+            return y if bias is None else y + bias.reshape((N,))
+        padded = quantize_rows(padded, block_size)
     if bits == 4 and indices is None:
         operands = Blocks(padded.astype(np.float32), weights.held, scale, zero_point)
         plan, operands = BLOCKS.plan(operands, block_size)
         y = BLOCKS.call(plan, operands).astype(a.dtype)
     else:
-        y = multiply(padded, weights, scale, zero_point, indices)
+        y = multiply(padded, weights, scale, zero_point, indices).astype(a.dtype)
     return y if bias is None else y + bias.reshape((N,))
 
 
@@ -298,6 +382,50 @@ def matrix_product_of_dequantized(
     weights = _Weights.of(w, columns, block_size)
     zero_points = None if zero_point is None else matrix(zero_point)
     return multiply(a, weights, matrix(scale), zero_points, dtype=a.dtype)
+
+
+_FLOATS_OF_4_BITS = (  # FP4 without the sign, which is the first bit; NF4
+    "0 1/192 2/3 1 1/3 1/2 1/6 1/4",
+    "-1 -0.6961928 -0.52507305 -0.3949175 -0.28444138 -0.18477343 -0.091050036 0 "
+    "0.0795803 0.1609302 0.2461123 0.33791524 0.44070983 0.562617 0.72295684 1",
+)
+
+
+def _table_of_floats(quant_type: int) -> np.ndarray:
+    """The 16 floats that 4 bits stand for."""
+    values = np.array([float(Fraction(x)) for x in _FLOATS_OF_4_BITS[quant_type].split()])
+    values = values if quant_type else np.concatenate([values, -values])
+    return values.astype(np.float32)
+
+
+@operator("MatMulBnb4", 1, domain=MICROSOFT, ignores=["training_mode"])
+def matrix_product_of_named_floats(
+    a: Array,
+    b: Array,
+    scales: Array,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    quant_type: Annotated[int, (0, 1)],
+    transB: int = 1,
+) -> Array:
+    """Multiplies by a matrix whose bytes hold two indices into a table of floats each."""
+    if block_size < 16 or block_size & (block_size - 1) or min(K, N) < 1:
+        text = f"its K, N and block_size are {K}, {N} and {block_size}"
+        raise UnsupportedError(f"{text}, expected sizes, and a power of 2 from 16")
+    depth = K if transB else N
+    if a.ndim < 1 or a.shape[-1] != depth:
+        raise UnsupportedError(f"its A has the shape {list(a.shape)}, expected rows of {depth}")
+    _expect_elements("B", b, -(-N * K // 2))
+    _expect_elements("absmax", scales, -(-N * K // block_size))
+    table = jnp.asarray(_table_of_floats(quant_type))
+    indices = jnp.stack([b.ravel() >> np.uint8(4), b.ravel() & np.uint8(15)], axis=-1).ravel()
+    spread = jnp.repeat(scales.ravel().astype(np.float32), block_size)[: N * K]
+    matrix = (table[indices[: N * K]] * spread).reshape((N, K))
+    dimensions = (((a.ndim - 1,), (1 if transB else 0,)), ((), ()))
+    wide = a.astype(np.float32)
+    return lax.dot_general(wide, matrix, dimensions, lax.Precision.HIGHEST).astype(a.dtype)
 
 
 @operator("GatherBlockQuantized", 1, domain=MICROSOFT)

@@ -25,11 +25,13 @@ from dmlax.onnx.operators.declined import DECLINED
 from dmlax.onnx.operators.values import Tensor as Tensor
 from dmlax.onnx.operators.values import to_device
 
-Role = Literal["tensor", "parameter", "known"]
+Role = Literal["tensor", "parameter", "known", "size"]
 Parameter = Annotated[Tensor, "parameter"]
 """A scale, a zero point or an index; a constant of the file stays one in the program."""
 Known = Annotated[np.ndarray, "known"]
 """Values of which shapes depend: they are known while a program is traced."""
+Size = Annotated[np.ndarray, "size"]
+"""Values of which shapes depend, as `Known`; an input of the file may be one."""
 Zero = Annotated[int, (0,)]
 """An option that no function computes."""
 INTEGERS = tuple[int, ...]

@@ -19,12 +19,11 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators import floats, quantized
 from dmlax.onnx.operators.pools import max_pool
-from dmlax.onnx.operators.table import Parameter, Tensor, Zero, operator
-from dmlax.onnx.operators.values import is_known
+from dmlax.onnx.operators.table import Parameter, Zero, operator
 from dmlax.onnx.operators.windows import PoolWindows, Windows
 
 
-def _wide(*values: Array | None) -> list[Any]:
+def to_float32(*values: Array | None) -> list[Any]:
     """The values as float32; None stays None."""
     return [None if x is None else x.astype(np.float32) for x in values]
 
@@ -35,7 +34,7 @@ def root_mean_square_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5
 ) -> tuple[Array, Array]:
     """Divides the axes from `axis` on by the root of their mean square; returns 1 / root too."""
-    wide, scale = _wide(x, scale)
+    wide, scale = to_float32(x, scale)
     y, _, inverse = floats.normalize(wide, scale, axis=axis, epsilon=epsilon, is_centred=False)
     return y.astype(x.dtype), inverse
 
@@ -49,9 +48,9 @@ def _with_skip(
     is_centred: bool = True,
 ) -> tuple[Array, Array, Array, Array]:
     """Normalizes a sum, which is the last output."""
-    wide, skip, bias = _wide(x, skip, bias)
+    wide, skip, bias = to_float32(x, skip, bias)
     total = wide + skip if bias is None else wide + skip + bias
-    operands = _wide(total, *factors)
+    operands = to_float32(total, *factors)
     y, mean, inverse = floats.normalize(*operands, epsilon=epsilon, is_centred=is_centred)
     mean = jnp.broadcast_to(mean, inverse.shape)
     return y.astype(x.dtype), mean, inverse, total.astype(x.dtype)
@@ -96,7 +95,7 @@ def _embed(
 ) -> tuple[Array, Array, Array]:
     """Normalizes a sum of rows; counts the ones of every row of a mask; returns the sum too."""
     total = sum(tables[1:], tables[0])
-    y, *_ = floats.normalize(*_wide(total, scale, beta), epsilon=epsilon)
+    y, *_ = floats.normalize(*to_float32(total, scale, beta), epsilon=epsilon)
     counts = jnp.zeros(total.shape[:1], np.int32)
     if mask is not None:
         counts = (mask == 1).sum(1).astype(np.int32)
@@ -294,7 +293,7 @@ def attend(
       softcap: bounds the scores before the bias is added; 0 does not.
       sink: a score that broadcasts to [batch, heads, queries, 1], of a key without a value.
     """
-    dtype, (q, k, v, bias, sink) = v.dtype, _wide(q, k, v, bias, sink)
+    dtype, (q, k, v, bias, sink) = v.dtype, to_float32(q, k, v, bias, sink)
     k, v = (_repeat_groups(x, q.shape[1]) for x in (k, v))
     scale = scale or 1 / math.sqrt(q.shape[-1])
     raw = jnp.einsum("bnsh,bnth->bnst", q, k, precision=lax.Precision.HIGHEST) * np.float32(scale)
@@ -321,7 +320,7 @@ def _repeat_groups(x: Array, heads: int) -> Array:
     return x if heads == groups else jnp.repeat(x, heads // groups, axis=1)
 
 
-def _split_heads(x: Array, heads: int) -> Array:
+def split_heads(x: Array, heads: int) -> Array:
     """Makes [batch, heads, length, size] of [batch, length, heads * size]."""
     batch, length, size = x.shape
     if heads < 1 or size % heads:
@@ -329,8 +328,8 @@ def _split_heads(x: Array, heads: int) -> Array:
     return jnp.swapaxes(x.reshape((batch, length, heads, size // heads)), 1, 2)
 
 
-def _merge_heads(x: Array) -> Array:
-    """The inverse of `_split_heads`."""
+def merge_heads(x: Array) -> Array:
+    """The inverse of `split_heads`."""
     batch, heads, length, size = x.shape
     return jnp.swapaxes(x, 1, 2).reshape((batch, length, heads * size))
 
@@ -377,19 +376,26 @@ class MaskedHeads(NamedTuple):
         attention_bias: Array | None,
         past: Sequence[Array | None],
     ) -> tuple[Array, Array, Array, Array]:
-        """Attends with com.microsoft's masks; returns keys, values and probabilities too."""
+        """Attends with com.microsoft's masks; returns keys, values and scores too."""
         q, *pair = heads
         offset = 0 if past[0] is None else past[0].shape[2]
         k, v = (_before(*cached) for cached in zip(past, pair, strict=True))
-        bias = None
-        if mask is not None:
-            bias = _mask_bias(mask, q.shape[0], k.shape[2], self.mask_filter_value)
-        if attention_bias is not None:
-            (wide,) = _wide(attention_bias)
-            bias = wide if bias is None else bias + wide
+        bias = self.bias(mask, attention_bias, q.shape[0], k.shape[2])
         causal = _causal(q.shape[2], k.shape[2], offset) if self.unidirectional else None
         y = attend(q, k, v, bias, causal, scale=self.scale)
-        return _merge_heads(y.result), k, v, y.probabilities
+        return merge_heads(y.result), k, v, y.biased
+
+    def bias(
+        self, mask: Array | None, attention_bias: Array | None, batch: int, total: int
+    ) -> Array | None:
+        """The sum of a mask's bias for some keys and of another bias, if there is any."""
+        bias = None
+        if mask is not None:
+            bias = _mask_bias(mask, batch, total, self.mask_filter_value)
+        if attention_bias is not None:
+            (wide,) = to_float32(attention_bias)
+            bias = wide if bias is None else bias + wide
+        return bias
 
     def attend_merged(
         self,
@@ -405,17 +411,10 @@ class MaskedHeads(NamedTuple):
             text = f"its qkv_hidden_sizes are {list(sizes)} of {projected.shape[-1]}"
             raise UnsupportedError(text)
         parts = jnp.split(projected, (sizes[0], sizes[0] + sizes[1]), axis=-1)
-        heads = [_split_heads(part, self.num_heads) for part in parts]
+        heads = [split_heads(part, self.num_heads) for part in parts]
         pair = (None, None) if past is None else (past[0], past[1])
         y, k, v, _ = self.attend(heads, mask, attention_bias, pair)
         return y, jnp.stack([k, v]) if sizes[1] == sizes[2] else None
-
-
-def _expect_none(**options: Tensor | None) -> None:
-    """Refuses inputs that no function here reads."""
-    for name, value in options.items():
-        if value is not None and not (is_known(value) and not value.any()):
-            raise UnsupportedError(f"its {name} is given, expected none")
 
 
 @operator("Attention", 1, domain=MICROSOFT, ignores=["rotary_embedding_dim"])
@@ -458,41 +457,7 @@ def quantized_attention(
     return heads.attend_merged(projected, None, mask, None, past)
 
 
-@operator("MultiHeadAttention", 1, domain=MICROSOFT)
-def multi_head_attention(
-    q: Array,
-    k: Array | None = None,
-    v: Array | None = None,
-    bias: Array | None = None,
-    mask: Array | None = None,
-    attention_bias: Array | None = None,
-    past_key: Array | None = None,
-    past_value: Array | None = None,
-    past_sequence_length: Parameter | None = None,
-    cache_indirection: Parameter | None = None,
-    *,
-    heads: MaskedHeads,
-) -> tuple[Array, Array, Array, Array]:
-    """Attends with projected queries, keys and values, separate or packed."""
-    _expect_none(past_sequence_length=past_sequence_length, cache_indirection=cache_indirection)
-    if q.ndim == 5 and k is None and v is None:  # a query, a key and a value for every head
-        q, k, v = _unpack_rows(q)
-    elif k is not None and v is None and k.ndim == 5:
-        k, v = _unpack_rows(k)
-    if k is None or v is None:
-        raise UnsupportedError("its key or value is absent")
-    parts, start = [], 0
-    for x in (q, k, v):
-        size = x.shape[1] * x.shape[3] if x.ndim == 4 else x.shape[-1]
-        if x.ndim == 3:
-            addend = 0 if bias is None else bias[start : start + size]
-            x = _split_heads(x + addend, heads.num_heads)
-        parts.append(x)
-        start += size
-    return heads.attend(parts, mask, attention_bias, (past_key, past_value))
-
-
-def _unpack_rows(x: Array) -> list[Array]:
+def unpack_rows(x: Array) -> list[Array]:
     """Rows of queries, keys or values of [batch, length, heads, parts, size]."""
     parts = jnp.moveaxis(x, 3, 0)
     return [part.reshape((*part.shape[:2], part.shape[2] * part.shape[3])) for part in parts]
@@ -520,8 +485,8 @@ def attention(
     """Attends with ONNX's masks; returns keys, values and the scores of a step too."""
     has_rows = q.ndim == 3
     if has_rows:
-        q = _split_heads(q, q_num_heads)
-        k, v = (_split_heads(x, kv_num_heads) for x in (k, v))
+        q = split_heads(q, q_num_heads)
+        k, v = (split_heads(x, kv_num_heads) for x in (k, v))
     offset: int | Array = 0 if past_key is None else past_key.shape[2]
     k, v = _before(past_key, k), _before(past_value, v)
     length, total = q.shape[2], k.shape[2]
@@ -543,7 +508,7 @@ def attention(
     if left_window_size >= 0:
         allowed = allowed & (distance >= -left_window_size)
     attended = attend(q, k, v, bias, allowed, scale=scale, softcap=softcap)
-    y = _merge_heads(attended.result) if has_rows else attended.result
+    y = merge_heads(attended.result) if has_rows else attended.result
     return y, k, v, attended[1 + qk_matmul_output_mode]
 
 
@@ -555,7 +520,7 @@ def rotate(x: Array, caches: Sequence[Array], is_interleaved: int) -> Array:
       caches: the cosines and the sines of `half` pairs, [batch or 1, length, half].
       is_interleaved: 1 for pairs of neighbours, 0 for halves.
     """
-    dtype, (x, cosines, sines) = x.dtype, _wide(x, *caches)
+    dtype, (x, cosines, sines) = x.dtype, to_float32(x, *caches)
     cosines, sines = cosines[:, None], sines[:, None]
     half = cosines.shape[-1]
     if 2 * half > x.shape[-1]:
@@ -592,7 +557,7 @@ class Rotation(NamedTuple):
             )
         if x.ndim == 4:
             return rotate(x, caches, self.interleaved)
-        return _merge_heads(rotate(_split_heads(x, self.num_heads), caches, self.interleaved))
+        return merge_heads(rotate(split_heads(x, self.num_heads), caches, self.interleaved))
 
 
 @operator("RotaryEmbedding", 23)
@@ -619,72 +584,3 @@ def rotary_embedding_of_positions(
     if x.ndim != 4 and not rotation.num_heads:  # ONNX Runtime takes the heads from the caches
         rotation = rotation._replace(num_heads=x.shape[-1] // (2 * cosines.shape[-1]))
     return rotation.of(x, cosines, sines, positions)
-
-
-_OF_ABSENT_INPUTS = (  # options of quantized caches and of normalized queries and keys
-    *("k_norm_epsilon", "k_quant_type", "kv_cache_bit_width"),
-    *("q_norm_epsilon", "qk_norm_epsilon", "v_quant_type"),
-)
-
-
-@operator("GroupQueryAttention", 1, domain=MICROSOFT, ignores=_OF_ABSENT_INPUTS)
-def group_query_attention(
-    q: Array,
-    k: Array | None,
-    v: Array | None,
-    past_key: Array | None,
-    past_value: Array | None,
-    last_keys: Array,
-    total_length: Array,
-    cosines: Array | None = None,
-    sines: Array | None = None,
-    positions: Array | None = None,
-    attention_bias: Array | None = None,
-    sink: Array | None = None,
-    k_scale: Parameter | None = None,
-    v_scale: Parameter | None = None,
-    q_norm: Parameter | None = None,
-    k_norm: Parameter | None = None,
-    query_counts: Parameter | None = None,
-    *,
-    num_heads: int,
-    kv_num_heads: int,
-    causal: int = 1,
-    do_rotary: int = 0,
-    local_window_size: int = -1,
-    qk_output: int = 0,
-    rotary_interleaved: int = 0,
-    scale: float = 0.0,
-    sliding_window_cache: Zero = 0,
-    smooth_softmax: int = 0,
-    softcap: float = 0.0,
-) -> tuple[Array, Array, Array, Array]:
-    """Attends with groups of heads to the keys of a prompt; a cache has to be empty."""
-    _expect_none(k_scale=k_scale, v_scale=v_scale, q_norm_weight=q_norm, k_norm_weight=k_norm)
-    _expect_none(query_seqlens=query_counts)
-    for cache in (past_key, past_value):
-        if cache is not None and not (isinstance(cache.shape[2], int) and cache.shape[2] == 0):
-            text = f"its cache has the shape {list(cache.shape)}, expected length 0"
-            raise UnsupportedError(f"{text}: give input_shapes a static one")
-    if k is None or v is None:
-        size = q.shape[-1] // (num_heads + 2 * kv_num_heads)
-        ends = (num_heads * size, (num_heads + kv_num_heads) * size)
-        q, k, v = jnp.split(q, ends, axis=-1)
-    q, k, v = _split_heads(q, num_heads), *(_split_heads(x, kv_num_heads) for x in (k, v))
-    length = q.shape[2]
-    if do_rotary:
-        if cosines is None or sines is None:
-            raise UnsupportedError("its cos_cache or sin_cache is absent")
-        positions = jnp.arange(length)[None] if positions is None else positions
-        caches = [jnp.take(x, positions, axis=0) for x in (cosines, sines)]
-        q, k = (rotate(x, caches, rotary_interleaved) for x in (q, k))
-    allowed = jnp.arange(length) <= last_keys.reshape((-1, 1, 1, 1))
-    if causal:
-        allowed = allowed & _causal(length, length, 0)
-    if local_window_size >= 0:
-        allowed = allowed & ~_causal(length, length, -local_window_size)
-    sink = None if sink is None else sink.reshape((1, -1, 1, 1))
-    sink = jnp.zeros((1, 1, 1, 1)) if sink is None and smooth_softmax == 1 else sink
-    attended = attend(q, k, v, attention_bias, allowed, scale=scale, softcap=softcap, sink=sink)
-    scores = attended.probabilities if qk_output == 2 else attended.biased
-    return _merge_heads(attended.result), k, v, scores
