@@ -78,8 +78,15 @@ class Draw:
         scale = np.where(self.rng.random(count) < 0.15, 0, scale).astype(np.float32)
         w = self.rng.integers(*((0, 255) if dtype == np.uint8 else (-128, 128)), shape)
         zero = np.asarray(self.rng.integers(0, 3, count), dtype)
-        scale = np.asarray(scale)
-        return self.f.w(w.astype(dtype), scale, zero, **self.along(axis)), scale
+        scale, w = np.asarray(scale), w.astype(dtype)
+        if self.chance(0.3) and scale.all():  # the file quantizes floats
+            sides = [-1 if i == axis % len(shape) else 1 for i in range(len(shape))]
+            pairs = ((x if count is None else x.reshape(sides)) for x in (scale, zero))
+            factor, start = (x.astype(np.float32) for x in pairs)
+            floats = self.f.constant((w - start) * factor)
+            levels = self.f.q(floats, scale, zero, **self.along(axis))
+            return self.f.d(levels, scale, zero, **self.along(axis)), scale
+        return self.f.w(w, scale, zero, **self.along(axis)), scale
 
     def along(self, axis: int) -> dict[str, int]:
         return {"axis": axis} if self.opset > 12 else {}
@@ -377,6 +384,31 @@ def test_int8_has_the_bits_of_the_extended_level(op, readers):
     ours = dmlax.onnx.load(file)(f.inputs)
     for name, wanted in theirs.items():
         np.testing.assert_array_equal(ours[name], wanted)
+
+
+WEIGHTS = {"Conv": (0, (8, 16, 3, 3)), "Gemm": (1, (16, 24)), "MatMul": (1, (16, 24))}
+
+
+@pytest.mark.parametrize("has_channels", [True, False])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("op", WEIGHTS)
+def test_weights_that_the_file_quantizes_are_those_of_a_quantized_file(op, dtype, has_channels):
+    """As PyTorch writes them, and `quantize_static` with AddQDQPairToWeight."""
+    axis, shape = WEIGHTS[op]
+    f, rng = File(21), np.random.default_rng(3)
+    scale = np.float32(rng.uniform(0.01, 0.02, shape[axis] if has_channels else None))
+    zero, along = np.zeros(scale.shape, dtype), {"axis": axis} if has_channels else {}
+    floats = f.constant(rng.normal(size=shape).astype(np.float32))
+    w = f.d(f.q(floats, scale, zero, **along), scale, zero, **along)
+    x = f.input(rng.normal(size=(99, 16, *shape[2:])).astype(np.float32))
+    x = f.d(f.q(x, 0.0179, dtype(3)), 0.0179, dtype(3))
+    y = f.d(f.q(f.node(op, x, w), 0.0631, dtype(100)), 0.0631, dtype(100))
+    file = f.write(y)
+    loaded = dmlax.onnx.load(file)
+    assert not {"Conv", "Gemm", "MatMul", "dmlax.Conv"} & set(loaded.explain().after)
+    assert {x.dtype for x in loaded.params.values()} == {np.dtype(dtype)}
+    theirs = peer.run(peer.start(file, threads=1), f.inputs)[y]
+    np.testing.assert_array_equal(loaded(f.inputs)[y], theirs)
 
 
 @pytest.mark.parametrize("readers", ["x", "y"])

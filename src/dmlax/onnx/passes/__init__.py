@@ -54,7 +54,7 @@ PASSES: tuple[Pass, ...] = (
     revive_dead_channels,
 )
 
-_OF_ARITHMETIC = (shift_signed_bytes, fuse_qdq, fuse_scaled_products)
+_OF_ARITHMETIC = (fold_constants, fuse_qdq, fuse_scaled_products)
 
 PASSES_OF_SHAPES: tuple[Callable[[Graph, Avals], Graph], ...] = (
     fuse_byte_functions,

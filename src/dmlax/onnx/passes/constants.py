@@ -2,24 +2,26 @@
 
 import numpy as np
 
+from dmlax._core.requantize import Arithmetic
 from dmlax.onnx import budget
 from dmlax.onnx.evaluate import Options, Runner, call
 from dmlax.onnx.graph import Constants, Graph, Node
 from dmlax.onnx.passes.patterns import Constant, Match, Op, replaces, swap
+from dmlax.onnx.passes.qdq import is_quantize
 
 _MOVES = {"Concat", "Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze"}
 _MOVES |= {"Transpose", "Unsqueeze"}
-_RUNNER = Runner(Options("exact"))
 
 
-def fold_constants(graph: Graph) -> Graph:
-    """Computes moves whose operands are all constants, and the floats of scaled bytes."""
-    constants, nodes = dict(graph.constants), []
+def fold_constants(graph: Graph, arithmetic: Arithmetic) -> Graph:
+    """Computes moves and quantizations of constants, and the floats of scaled bytes."""
+    constants, nodes, runner = dict(graph.constants), [], Runner(Options(arithmetic))
     casts: set[str] = set()  # floats of bytes
     for node in graph.nodes:
         is_scale = node.op == "Mul" and not casts.isdisjoint(node.inputs)
         is_folded = node.op in _MOVES or is_scale or _casts_bytes(constants, node)
-        results = _compute(node, constants) if is_folded and not node.domain else None
+        is_folded = (is_folded and not node.domain) or is_quantize(node)
+        results = _compute(node, constants, runner) if is_folded else None
         if node.op == "Cast" and is_folded:
             casts.update(node.outputs)
         if results is None:
@@ -39,12 +41,12 @@ def _bytes(constants: Constants) -> int:
     return sum(array.nbytes for array in constants.values())
 
 
-def _compute(node: Node, constants: Constants) -> dict[str, np.ndarray] | None:
+def _compute(node: Node, constants: Constants, runner: Runner) -> dict[str, np.ndarray] | None:
     """The outputs of a node of constants; the check of the whole graph reports its errors."""
     if any(name and name not in constants for name in node.inputs):
         return None
     try:
-        results = call(node, [constants.get(name) for name in node.inputs], _RUNNER, {})
+        results = call(node, [constants.get(name) for name in node.inputs], runner, {})
     except Exception:
         return None
     outputs = zip(node.outputs, map(np.asarray, results), strict=False)

@@ -5,21 +5,20 @@ Sums, pools and products add the zero point before they round, so that ties depe
 
 import numpy as np
 
-from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.passes.qdq import is_dequantize, is_quantize
 
 _SHIFT = 128
 
 
-def shift_signed_bytes(graph: Graph, arithmetic: Arithmetic) -> Graph:
+def shift_signed_bytes(graph: Graph) -> Graph:
     """Quantizes to uint8 where only DequantizeLinears read int8.
 
     ONNX Runtime leaves int8 whose floats several nodes read; here it is uint8, too.
     """
     constants, changed = dict(graph.constants), dict[str, list[Node]]()
     for quantize in filter(is_quantize, graph.nodes):
-        readers = _readers(graph, quantize, arithmetic)
+        readers = _readers(graph, quantize)
         if not readers:
             continue
         shifted = graph.unused_name(f"{quantize.outputs[0]}@uint8")
@@ -41,19 +40,14 @@ def shift_signed_bytes(graph: Graph, arithmetic: Arithmetic) -> Graph:
     return graph.rewrite(lambda node: changed.get(node.outputs[0]))
 
 
-def _readers(graph: Graph, quantize: Node, arithmetic: Arithmetic) -> list[Node]:
+def _readers(graph: Graph, quantize: Node) -> list[Node]:
     """The DequantizeLinears that read a node's int8; none if something else reads it."""
     tensor, zero = quantize.outputs[0], graph.constants.get(quantize.input(2))
     outputs = {*graph.outputs} - graph.inner
     if zero is None or zero.dtype != np.int8 or zero.size != 1:
         return []
     nodes = graph.consumers.get(tensor, [])
-    is_left = quantize.inputs[0] in graph.constants
-    if (
-        tensor in outputs
-        or (arithmetic == "float32" and is_left)
-        or not all(map(is_dequantize, nodes))
-    ):
+    if tensor in outputs or not all(map(is_dequantize, nodes)):
         return []
     points = [graph.constants.get(node.input(2)) if node.input(2) else zero * 0 for node in nodes]
     is_same = all(x is not None and x.size == 1 and x.item() == zero.item() for x in points)
