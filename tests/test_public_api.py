@@ -90,8 +90,9 @@ def test_the_readmes_table_of_operators_is_the_lists():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_operator_has_a_page(name):
+def test_an_operator_has_a_page_and_is_in_the_changelog(name):
     assert f"dmlax.{name}\n" in (ROOT / f"docs/operators/{name}.md").read_text()
+    assert f"`{name}`" in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.parametrize("name", CHECKED)
