@@ -130,6 +130,14 @@ constexpr int64_t kUnpackedPrefetch = 128;  // bytes of a row of B
 constexpr int64_t kRowsThatFetch = 240;
 constexpr int64_t kFetchedOfWord = 64;
 
+// --- float32 convolutions and products; no figures ---------------------------------------
+
+constexpr double kFloatProductsPerNs = 40;  // approximate throughput of a thread
+constexpr int64_t kFloatDepth = 1024;       // of panels that the second cache holds
+constexpr int64_t kFloatsOfRows = 1 << 15;  // floats of rows that it holds
+constexpr int64_t kMostFloatRows = 192;
+constexpr int64_t kFloatTap = 12;  // channels; windows of fewer are copied
+
 // --- convolutions ------------------------------------------------------------------------
 
 // Rows or planes. For whole tiles of channels, rows are 1.06 to 2.9 times as fast ("Channels first,

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 
 import dmlax
 from dmlax._core.arguments import aval_of
+from dmlax._fused.float_convolution.plan import PackedFilter
 from dmlax.errors import Code, SpecError, UnsupportedError
 from dmlax.onnx import archive, budget
 from dmlax.onnx.check import MULTIPLE, Assumptions, check, size_inputs
@@ -471,8 +472,10 @@ def _unpickle(data: bytes, operators: Mapping[str, Callable[..., Any]]) -> Model
 
 
 def _array_of(value: Param | np.ndarray) -> Array:
-    """Returns a tensor on the device; unpacks a param of packed integers."""
-    array: Array = value.unpack() if isinstance(value, PackedIntegers) else wide.output(value)
+    """Returns a tensor on the device; unpacks a packed param."""
+    if isinstance(value, PackedIntegers | PackedFilter):
+        return value.unpack()
+    array: Array = wide.output(value)
     return array
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import dmlax
 from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
+from dmlax._fused.float_convolution.plan import PackedFilter
 from dmlax.onnx.graph import MICROSOFT, Constants, Graph, Node
 from dmlax.onnx.identity import IdentityMap
 from dmlax.onnx.operators.packed import PackedIntegers
@@ -28,9 +29,14 @@ PLACES: dict[str, tuple[int, ...]] = {  # the inputs that are weights and their 
     "DynamicQuantizeLSTM": (1, 9, 2, 11),
     "QAttention": (1, 7),
 }
-PACKED_PLACES = {"DequantizedMatMul": 1, "GatherBlockQuantized": 0}  # the operand that stays packed
+FLOAT_PLACES = {"FloatConv": 1, "FloatGemm": 1}  # the place of float weights
+PACKED_PLACES = {  # the operand that stays packed
+    "DequantizedMatMul": 1,
+    "GatherBlockQuantized": 0,
+    **FLOAT_PLACES,
+}
 _RANKS = {"QLinearConv": (3, 4), "ConvInteger": (3, 4), "DynamicQuantizeLSTM": (2, 3)}  # packed
-Param: TypeAlias = jax.Array | PreparedWeights[Any] | PackedIntegers
+Param: TypeAlias = jax.Array | PreparedWeights[Any] | PackedIntegers | PackedFilter
 
 
 class Weight(NamedTuple):
@@ -42,7 +48,7 @@ class Weight(NamedTuple):
 
     def to_host(self) -> np.ndarray:
         """Returns the file's tensor, bit for bit."""
-        if isinstance(self.param, PackedIntegers):
+        if isinstance(self.param, PackedIntegers | PackedFilter):
             return self.param.to_host()
         prepared = self.param if isinstance(self.param, PreparedWeights) else None
         array = np.asarray(self.param) if prepared is None else unpack_on_host(prepared)
@@ -116,8 +122,17 @@ class _Use(NamedTuple):
 
     def is_like(self, other: "_Use") -> bool:
         """True if both nodes take the same packed weights."""
+        if self.node.op in FLOAT_PLACES:
+            return _float_packing(self.node) == _float_packing(other.node)
         is_like = (self.node.op, self.node.attributes) == (other.node.op, other.node.attributes)
         return is_like and np.array_equal(np.asarray(self.zero_point), np.asarray(other.zero_point))
+
+
+def _float_packing(node: Node) -> dict[str, Any]:
+    """The options with which a node's weights are packed."""
+    is_product = node.op == "FloatGemm"
+    is_transposed = is_product and not node.attributes.get("transB")
+    return {"groups": int(node.attributes.get("group", 1)), "is_transposed": is_transposed}
 
 
 def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Use | None]]) -> None:
@@ -133,6 +148,8 @@ def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Us
 
 
 def _use(graph: Graph, node: Node, place: int) -> _Use | None:
+    if place == FLOAT_PLACES.get(node.op):
+        return _Use(node, None)
     places = iter(PLACES.get(node.op, ()))
     zero_points = dict(zip(places, places, strict=True))
     if place not in zero_points:
@@ -158,6 +175,8 @@ def _copy_to_device(array: np.ndarray) -> jax.Array:
 
 def _prepare(use: _Use, weight: np.ndarray) -> Weight:
     node, zero_point = use
+    if node.op in FLOAT_PLACES:
+        return Weight(PackedFilter.pack(weight, **_float_packing(node)))
     if weight.ndim not in _RANKS.get(node.op, (2,)):
         return Weight(_copy_to_device(weight))
     if node.op in ("QLinearConv", "ConvInteger"):

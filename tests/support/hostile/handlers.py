@@ -25,7 +25,7 @@ DTYPES = ("int8", "uint8", "int16", "int32", "float32")
 REFUSALS = (  # the handlers', then XLA's own for a result's data type
     *("convolution: ", "matrix product: ", "matrix product's epilogue: ", "element_wise: "),
     *("quantized_binary: ", "lookup: ", "pooling: ", "dynamic_quantize: ", "nonzero_coordinates: "),
-    *("rows: ", "quantized_softmax: ", "block product: "),
+    *("rows: ", "quantized_softmax: ", "block product: ", "float convolution: "),
     "Wrong buffer dtype",
 )
 
@@ -130,6 +130,26 @@ CALLS = {
         (((16,), "float32"),),
         {},
     ),
+    "dmlax_float_convolution_v1": HandlerCall(
+        (
+            *(((2, 3, 5, 5), "float32"), ((4, 12), "float32"), ((4,), "float32")),
+            *(((4,), "float32"), ((0,), "float32")),
+        ),
+        (((2, 4, 3, 3), "float32"),),
+        {
+            "axes": np.int64(2),
+            "windows": np.array([2, 2, 2, 2, 1, 1, 1, 1], np.int64),
+            "groups": np.int64(1),
+            "input_last": False,
+            "output_last": False,
+            "packed": False,
+            "transposed": False,
+            "activation": np.int64(1),
+            "low": np.float32(0),
+            "high": np.float32(6),
+            "fuses": False,
+        },
+    ),
 }
 
 
@@ -163,11 +183,13 @@ def far_windows(rng: np.random.Generator, target: str, call: HandlerCall) -> Han
                 *rng.choice([0, 1, unit // 2, unit], 2),
             )
         )
-        window = window if target != "dmlax_convolution_v1" else 2
+        is_convolution = "_convolution_" in target
+        window = 2 if is_convolution else window
         count = (image + start + end - (window - 1) * dilation - 1) // stride + 1
         axes.append(min(max(count, 1), 9))
-        if target == "dmlax_convolution_v1":
-            windows[axis::2] = window, stride, dilation, start, min(end, 2**63 - 1)
+        if is_convolution:
+            rows = window, stride, dilation, start, min(end, 2**63 - 1)
+            windows[axis::2] = rows[: len(windows) // 2]
         else:
             windows[4 * axis + 4 :][:4] = window, stride, dilation, start
     shape, dtype = call.outputs[0]

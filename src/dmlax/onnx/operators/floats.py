@@ -6,8 +6,7 @@ quantization that follows rounds them. Exponentials and matrix products are XLA'
 
 import functools
 import itertools
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -16,12 +15,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from dmlax._core import choice, compat, float_bits, ieee, sums
+from dmlax._core import compat, float_bits, ieee, sums
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax._fused.rows import call as rows
 from dmlax.errors import UnsupportedError
-from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators import error_function
 from dmlax.onnx.operators.float64 import fits_float32
@@ -38,13 +36,11 @@ from dmlax.onnx.operators.values import (
     is_known,
     to_device,
 )
-from dmlax.onnx.operators.windows import Windows
 
 _Pair = Callable[..., Array]
 _BINARY = (7, 13, 14)
 _LIMITS = {"min": float, "max": float}
 _BLOCK, _FEWEST = 128, 16  # depth and width of a block of ONNX Runtime's products; columns
-_MOST_TAPS = 64  # a CPU sums shifted images for a depthwise filter of so many taps
 
 
 def align(a: Tensor, b: Tensor) -> tuple[Array, Array]:
@@ -279,49 +275,20 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, factors: GemmFactors) ->
     return product if c is None else jnp.add(*align(product, factors.beta * c))
 
 
-@operator("Conv", 1, 11, 22)
-def convolution(x: Array, w: Array, bias: Tensor | None = None, *, windows: Windows) -> Array:
-    """Convolves floats."""
-    is_depthwise = windows.group == x.shape[1] == w.shape[0]
-    if is_depthwise and math.prod(w.shape[2:]) <= _MOST_TAPS:
-        result = _convolve(x, w, windows, _add_taps)
-    else:
-        result = _convolve(x, w, windows)
-    return result if bias is None else result + by_channel(bias, x.ndim)
-
-
 @operator("MatMul", 1, domain=OWN)
 def ordered_product(a: Array, b: Array) -> Array:
     """Multiplies matrices of floats in ONNX Runtime's order of sums."""
     is_plain = a.ndim < 2 or b.ndim != 2 or not isinstance(b.shape[0], int)
-    return matrix_product(a, b) if is_plain else _in_order(a, b)
+    return matrix_product(a, b) if is_plain else multiply_in_order(a, b)
 
 
 @operator("Gemm", 1, domain=OWN)
 def ordered_gemm(a: Array, b: Array, c: Array | None = None, *, factors: GemmFactors) -> Array:
     """Multiplies matrices of floats in ONNX Runtime's order of sums, which begin with the bias."""
-    return _in_order(a.T if factors.transA else a, b.T if factors.transB else b, c)
+    return multiply_in_order(a.T if factors.transA else a, b.T if factors.transB else b, c)
 
 
-@operator("Conv", 1, domain=OWN)
-def ordered_convolution(
-    x: Array, w: Array, bias: Tensor | None = None, *, windows: Windows
-) -> Array:
-    """Convolves floats in ONNX Runtime's order of sums, as a product of filters and windows."""
-    if windows.group > 1 or not all(isinstance(size, int) for size in x.shape[1:]):
-        return convolution(x, w, bias, windows=windows)
-    output, ones = jax.eval_shape(lambda: _convolve(x, w, windows)), (1,) * (x.ndim - 2)
-    padding = zip(*windows.padding(list(x.shape[2:]), w.shape[2:]), strict=True)
-    padded = jnp.pad(x, [(0, 0), (0, 0), *padding])
-    moves = (output.shape[2:], windows.strides or ones, windows.dilations or ones)
-    images = jnp.stack([padded[(..., *axes)] for axes in _taps(w, *moves)], 2)
-    filters = w.reshape(w.shape[0], -1)
-    rows = images.reshape(x.shape[0], filters.shape[1], math.prod(output.shape[2:]))
-    result = _in_order(filters, rows).reshape(output.shape)
-    return result if bias is None else ieee.add(result, by_channel(bias, x.ndim))
-
-
-def _in_order(a: Array, b: Array, start: Array | None = None) -> Array:
+def multiply_in_order(a: Array, b: Array, start: Array | None = None) -> Array:
     """A sum of products of parts of the depth; XLA on a CPU adds up a part element by element."""
     depth, width = b.shape[-2:]
     size, columns = _BLOCK, _BLOCK
@@ -340,69 +307,9 @@ def _in_order(a: Array, b: Array, start: Array | None = None) -> Array:
     return add_part(whole * size, total, depth % size) if whole and depth % size else total
 
 
-def _convolve(
-    x: Array, w: Array, windows: Windows, on_cpu: Callable[..., Array] | None = None
-) -> Array:
-    """Convolves floats by XLA; a CPU may have a function of its own."""
-    kernel, ones = w.shape[2:], (1,) * (x.ndim - 2)
-    if 0 in kernel:
-        raise ModelError(f"its kernel is {list(kernel)}, expected no size 0")
-    padding = list(zip(*windows.padding(list(x.shape[2:]), kernel), strict=True))
-    strides, dilations = windows.strides or ones, windows.dilations or ones
-
-    def convolve(operands: tuple[Array, Array]) -> Array:
-        return lax.conv_general_dilated(
-            *operands,
-            strides,
-            padding,
-            rhs_dilation=dilations,
-            feature_group_count=windows.group,
-            precision=lax.Precision.HIGHEST,
-        )
-
-    if on_cpu is None:
-        return convolve((x, w))
-    output = jax.eval_shape(convolve, (x, w))
-    function = functools.partial(on_cpu, output.shape[2:], padding, strides, dilations)
-    result: Array = choice.by_platform((x, w), output, convolve, {"cpu": function})
-    return result
-
-
-def _add_taps(
-    sizes: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    operands: tuple[Array, Array],
-) -> Array:
-    """A depthwise convolution as a sum of shifted images, one loop for XLA on a CPU."""
-    image, filter = operands
-    padded = jnp.pad(image, [(0, 0), (0, 0), *padding])
-    total = None
-    taps = np.ndindex(filter.shape[2:])
-    for tap, axes in zip(taps, _taps(filter, sizes, strides, dilations), strict=True):
-        factor = filter[(slice(None), 0, *tap)].reshape(-1, *(1,) * len(sizes))
-        term = padded[(..., *axes)] * factor
-        total = term if total is None else total + term
-    assert total is not None
-    return total
-
-
 def are_columns(x: Tensor, *parameters: Tensor | None) -> bool:
     """True if each parameter that is there has a value for every column of rows."""
     return all(values is None or values.shape == x.shape[-1:] for values in parameters)
-
-
-def _taps(
-    filter: Array, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> Iterator[list[slice]]:
-    """The elements of a padded image that each element of a filter meets."""
-    for tap in np.ndindex(filter.shape[2:]):
-        starts = [index * step for index, step in zip(tap, dilations, strict=True)]
-        yield [
-            slice(start, start + (size - 1) * stride + 1, stride)
-            for start, size, stride in zip(starts, sizes, strides, strict=True)
-        ]
 
 
 def normalize(

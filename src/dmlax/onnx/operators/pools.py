@@ -1,5 +1,6 @@
 """Pooling of floats; max pooling of bytes, too."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -12,11 +13,14 @@ from jax import Array, lax
 
 import dmlax
 from dmlax._core import ieee, sums
+from dmlax._core.arguments import is_static
+from dmlax._core.windows import dilated_size, output_size, tap_slices, taps
 from dmlax.onnx.operators.table import Tensor, operator
 from dmlax.onnx.operators.values import device_dtype, expect_memory
 from dmlax.onnx.operators.windows import PoolWindows
 
 _FORMS = (1, 8, 10, 11, 12, 22)
+_MOST_TAPS = 64  # windows of more are left to XLA
 _MOST_COLUMNS = 2  # between windows whose rows ONNX Runtime adds first
 _WINDOWS = {"window_size": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
 _Images = TypeVar("_Images")
@@ -37,7 +41,29 @@ def max_pool(
         return _max_pool_with_places(x, options, storage_order)
     if x.dtype.name in ("int8", "uint8"):
         return dmlax.max_pooling(x, **options)
-    return _reduce_windows(x, options, lax.max, _lowest(x))
+    if channels_last and is_static(x.shape) and math.prod(windows.kernel_shape) <= _MOST_TAPS:
+        return _largest_of_shifted(x, options)
+    first = jnp.moveaxis(x, -1, 1) if channels_last else x
+    reduced = _reduce_windows(first, options, lax.max, _lowest(x))
+    return jnp.moveaxis(reduced, 1, -1) if channels_last else reduced
+
+
+def _largest_of_shifted(x: Array, options: Mapping[str, Any]) -> Array:
+    """The largest element of every window, channels last: one loop of shifted images."""
+    size = tuple(options["window_size"])
+    ones = (1,) * len(size)
+    strides, dilations = (options[name] or ones for name in ("strides", "dilations"))
+    pads = [
+        (start, end, 0)
+        for start, end in zip(options["start_padding"], options["end_padding"], strict=True)
+    ]
+    padded = lax.pad(x, np.asarray(_lowest(x), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
+    steps = zip(padded.shape[1:-1], size, strides, dilations, strict=True)
+    sizes = tuple(max(0, output_size(n, dilated_size(k, d), s)) for n, k, s, d in steps)
+    if 0 in sizes:
+        return jnp.zeros((x.shape[0], *sizes, x.shape[-1]), x.dtype)
+    terms = [padded[:, *tap_slices(tap, sizes, strides, dilations)] for tap in taps(size)]
+    return functools.reduce(jnp.maximum, terms)
 
 
 def _lowest(x: Array) -> float:
@@ -204,10 +230,11 @@ def _add_windows(x: Array, options: Mapping[str, Any]) -> Array:
 
 
 @operator("GlobalAveragePool", 1, 22)
-def global_average_pool(x: Array) -> Array:
+def global_average_pool(x: Array, *, channels_last: int = 0) -> Array:
     """Averages every channel of floats, in ONNX Runtime's order of sums."""
+    x = jnp.moveaxis(x, -1, 1) if channels_last else x
     mean: Array = sums.mean(x, range(2, x.ndim), sums.IN_ONE_PACKET)
-    return mean
+    return jnp.moveaxis(mean, 1, -1) if channels_last else mean
 
 
 @operator("GlobalMaxPool", 1, 22)

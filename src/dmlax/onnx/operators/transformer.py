@@ -18,6 +18,7 @@ from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators import floats, quantized
+from dmlax.onnx.operators.convolutions import convolution
 from dmlax.onnx.operators.pools import max_pool
 from dmlax.onnx.operators.table import Parameter, Zero, operator
 from dmlax.onnx.operators.windows import PoolWindows, Windows
@@ -195,7 +196,7 @@ def _convolution(channels_last: bool) -> Callable[..., Array]:
         windows: Windows,
     ) -> Array:
         image = jnp.moveaxis(x, -1, 1) if channels_last else x
-        y = floats.convolution(image, w, bias, windows=windows)
+        y = convolution(image, w, bias, windows=windows)
         y = jnp.moveaxis(y, 1, -1) if channels_last else y
         y = y if residual is None else y + residual
         return _activate(y, activation, activation_params)

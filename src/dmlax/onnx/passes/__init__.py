@@ -19,6 +19,13 @@ from dmlax.onnx.passes.byte_moves import move_bytes, quantize_before_moves
 from dmlax.onnx.passes.constants import fold_constants, gather_bytes
 from dmlax.onnx.passes.dead_channels import revive_dead_channels
 from dmlax.onnx.passes.epilogues import fuse_adds, fuse_gemm_adds, fuse_gemm_functions
+from dmlax.onnx.passes.float_products import (
+    fold_channels,
+    fuse_float_functions,
+    fuse_float_silus,
+    fuse_float_sums,
+    use_float_kernels,
+)
 from dmlax.onnx.passes.joined_products import join_products
 from dmlax.onnx.passes.layout import channels_last
 from dmlax.onnx.passes.normalizations import fuse_layer_normalizations, fuse_normalizations
@@ -52,6 +59,8 @@ PASSES: tuple[Pass, ...] = (
     fuse_layer_normalizations,
     fold_constants,
     revive_dead_channels,
+    use_float_kernels,
+    fold_channels,
 )
 
 _OF_ARITHMETIC = (fold_constants, fuse_qdq, fuse_scaled_products)
@@ -64,6 +73,11 @@ PASSES_OF_SHAPES: tuple[Callable[[Graph, Avals], Graph], ...] = (
     take_rows_first,
     fuse_adds,
     fuse_gemm_adds,
+    fuse_float_silus,
+    fuse_float_sums,
+    fuse_float_sums,
+    fuse_float_silus,
+    fuse_float_functions,
     channels_last,
 )
 

@@ -1,5 +1,7 @@
 """Computes with channels last inside a graph, which kernels read without a transpose."""
 
+import numpy as np
+
 from dmlax.onnx.check import Avals
 from dmlax.onnx.graph import OWN, Graph, Node
 
@@ -17,8 +19,16 @@ _IMAGES = {  # the places of images
     "QLinearConcat": slice(2, None, 3),
 }
 _ADDEND = 8  # its place in a convolution that has one
+_RESIDUAL = 4  # its place in a convolution of floats
+_FLOAT_SPATIAL = {"GlobalAveragePool", "MaxPool"}  # that read floats channels last, too
+_FUNCTIONS = {  # of one float, for which the layout does not matter
+    *("Abs", "Clip", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu"),
+    *("Mish", "Neg", "Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh"),
+}
+_PAIRS = {"Add", "Div", "Mul", "Sub"}
 CHANNELS_LAST = "@channels_last"  # suffix of a tensor's name
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+_FLOAT = np.dtype(np.float32)
 
 
 def channels_last(graph: Graph, avals: Avals) -> Graph:
@@ -26,14 +36,34 @@ def channels_last(graph: Graph, avals: Avals) -> Graph:
 
     Args:
       graph: channels first, as ONNX is.
-      avals: of every tensor; images have rank 4 and 8 bits.
+      avals: of every tensor; images have rank 4 and 8 bits, or are floats of a convolution.
     """
     layout = _Layout(graph, avals)
     for node in graph.nodes:
         layout.add(node)
     for name in graph.outputs:
         layout.channels_first(name)
-    return graph.replace(nodes=tuple(layout.nodes))
+    return _write_channels_first(graph.replace(nodes=tuple(layout.nodes)))
+
+
+def _write_channels_first(graph: Graph) -> Graph:
+    """Has float convolutions whose output is only transposed write channels first themselves."""
+    written: dict[str, str] = {}
+    for node in graph.nodes:
+        made = graph.single_use_producers.get(node.input(0))
+        is_convolution = made is not None and made.is_a("FloatConv", OWN)
+        is_ours = is_convolution and node.input(0).startswith(node.outputs[0] + CHANNELS_LAST)
+        if made and is_ours and node.is_a("Transpose") and not made.input(_RESIDUAL):
+            written[node.input(0)] = node.outputs[0]
+
+    def write(node: Node) -> Node | list[Node] | None:
+        if node.outputs[0] in written:
+            attributes = {**node.attributes, "output_channels_first": 1}
+            return node.replace(outputs=(written[node.outputs[0]],), attributes=attributes)
+        is_gone = node.is_a("Transpose") and node.input(0) in written
+        return [] if is_gone else None
+
+    return graph.rewrite(write) if written else graph
 
 
 class _Layout:
@@ -49,7 +79,7 @@ class _Layout:
         """Adds a node in one of both layouts."""
         places, outputs, attributes = self._images(node), node.outputs, dict(node.attributes)
         if places:
-            attributes |= {"channels_last": 1} if node.op in _SPATIAL else {}
+            attributes |= {"channels_last": 1} if self._is_spatial(node) else {}
             outputs = (self.graph.unused_name(node.outputs[0] + CHANNELS_LAST),)
         if places and node.op in ("Concat", "QLinearConcat"):
             attributes["axis"] = TO_LAST.index(node.attributes["axis"] % 4)
@@ -69,10 +99,39 @@ class _Layout:
         """True for a convolution which alone reads an image that is channels first: the first."""
         image = node.inputs[0]
         is_only_reader = len(self.graph.consumers[image]) == 1
-        return node.op == "QLinearConv" and image not in self.last and is_only_reader
+        is_convolution = node.op in ("QLinearConv", "FloatConv")
+        return is_convolution and image not in self.last and is_only_reader
+
+    def _is_spatial(self, node: Node) -> bool:
+        return node.op in _SPATIAL or node.op == "FloatConv" or node.op in _FLOAT_SPATIAL
+
+    def _float_images(self, node: Node) -> tuple[int, ...]:
+        """The places of float images if a node computes channels last, else none."""
+        is_convolution = node.is_a("FloatConv", OWN)
+        if len(node.outputs) != 1 or (node.domain and not is_convolution):
+            return ()
+        if is_convolution:
+            places: tuple[int, ...] = (0, _RESIDUAL) if node.input(_RESIDUAL) else (0,)
+        elif node.op in _FUNCTIONS | _FLOAT_SPATIAL:
+            places = (0,)
+        elif node.op in _PAIRS or node.op == "Concat":
+            numbers = enumerate(map(self._is_number, node.inputs))
+            places = tuple(place for place, is_number in numbers if not is_number)
+        else:
+            return ()
+        names = [node.inputs[place] for place in places]
+        is_moved = is_convolution or not self.last.keys().isdisjoint(names)
+        return places if is_moved and all(self._is_image(x, _FLOAT) for x in names) else ()
+
+    def _is_number(self, name: str) -> bool:
+        """True for one value, which any layout takes as it is."""
+        array = self.graph.constants.get(name)
+        return array is not None and array.size == 1 and array.ndim < 2
 
     def _images(self, node: Node) -> tuple[int, ...]:
         """The places of a node's images if it computes channels last, else none."""
+        if places := self._float_images(node):
+            return places
         if node.op not in _IMAGES or len(node.outputs) != 1:
             return ()
         places = tuple(range(len(node.inputs))[_IMAGES[node.op]])
@@ -88,9 +147,12 @@ class _Layout:
         is_moved = not is_sum or len({self.avals[name].shape for name in names}) == 1
         return places if is_moved else ()
 
-    def _is_image(self, name: str) -> bool:
+    def _is_image(self, name: str, dtype: np.dtype | None = None) -> bool:
+        """True for an image of a dtype, by default of 8 bits."""
         aval = self.avals.get(name)
-        return aval is not None and len(aval.shape) == 4 and aval.dtype.itemsize == 1
+        if aval is None or len(aval.shape) != 4:
+            return False
+        return aval.dtype == dtype if dtype else aval.dtype.itemsize == 1
 
     def channels_last(self, name: str) -> str:
         """The name of the tensor channels last, which is transposed here if necessary."""

@@ -1,0 +1,42 @@
+"""Calls of float32 convolutions and products."""
+
+import functools
+
+import jax
+from jax import Array
+
+from dmlax._core import dispatch
+from dmlax._fused.float_convolution import xla
+from dmlax._fused.float_convolution.cpu import lowering as native_cpu
+from dmlax._fused.float_convolution.plan import (
+    FloatPlan,
+    Operands,
+    axis_names,
+    local_plan,
+    output_partition,
+    plan,
+)
+
+
+def _tangent(plan: FloatPlan, operands: Operands, tangents: Operands) -> Array:
+    tangent: Array
+    _, tangent = jax.jvp(functools.partial(xla.run, plan, by_taps=False), (operands,), (tangents,))
+    return tangent
+
+
+FLOAT_CONVOLUTION: dispatch.Operator[FloatPlan, Operands, Array] = dispatch.Operator(
+    "float_convolution",
+    plan,
+    (
+        dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
+        dispatch.Lowering("xla", xla.run),
+    ),
+    tangent=_tangent,
+    partition=output_partition,
+    splitting=dispatch.Splitting(axis_names, local_plan),
+)
+
+
+def packs_filters() -> bool:
+    """True if programs run on a CPU whose kernels read packed filters."""
+    return jax.default_backend() == "cpu" and native_cpu.is_there()

@@ -1,0 +1,400 @@
+// Kernels of float32 convolutions and products, compiled once for each SIMD header.
+#include "dmlax/_fused/float_convolution/cpu/float_convolution_kernels.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "dmlax/_cpu/simd/interface.h"
+
+namespace dmlax::DMLAX_ISA_NAMESPACE {
+namespace {
+
+constexpr int kLanes = Simd::kLanes < kFloatVector ? Simd::kLanes : kFloatVector;
+constexpr int kUnit = kFloatVector / kLanes;  // vectors of the narrowest panel
+
+typedef float Floats __attribute__((vector_size(4 * kLanes)));
+typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
+
+inline Floats all(float value) { return value - Floats{}; }
+
+inline Floats load(const float* from) {
+  Floats value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+inline void store(float* to, Floats value) { std::memcpy(to, &value, sizeof value); }
+
+inline Floats load_some(const float* from, int64_t count) {
+  Floats value = {};
+  std::memcpy(&value, from, static_cast<size_t>(count) * sizeof(float));
+  return value;
+}
+
+inline void store_some(float* to, Floats value, int64_t count) {
+  std::memcpy(to, &value, static_cast<size_t>(count) * sizeof(float));
+}
+
+// a * b + c, rounded once.
+template <typename S>
+inline Floats fused(Floats a, Floats b, Floats c) {
+  if constexpr (S::kLanes == kLanes) {
+    typedef typename S::Floats Own;
+    return reinterpret_cast<Floats>(S::fused_multiply_add(
+        reinterpret_cast<Own>(a), reinterpret_cast<Own>(b), reinterpret_cast<Own>(c)));
+  } else {
+    for (int i = 0; i < kLanes; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return c;
+  }
+}
+
+// --- epilogues ---------------------------------------------------------------------------
+
+inline Floats clip(Floats y, Floats low, Floats high) {  // NaN stays
+  const Floats raised = y < low ? low : y;
+  return raised > high ? high : raised;
+}
+
+// exp(x) for x up to 0, by the polynomial of `_fused/rows`. Returns 0 below 2**-126.
+inline Floats exponential(Floats x) {
+  constexpr float kLowest = -87.336540f;
+  constexpr float kCoefficients[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                                     1.6666665459e-1f, 5.0000001201e-1f};
+  const Floats limited = x < all(kLowest) ? all(kLowest) : x;
+  const Floats rounding = all(12582912.0f);  // its last bit is worth 1
+  const Floats shifted = limited * 1.44269504f + rounding;
+  const Floats times = shifted - rounding;
+  const Floats rest = (limited - times * 0.693359375f) + times * 2.12194440e-4f;
+  Floats value = all(1.9875691500e-4f);
+  for (float coefficient : kCoefficients) value = value * rest + coefficient;
+  value = value * rest * rest + rest + 1.0f;
+  Ints power;
+  std::memcpy(&power, &shifted, sizeof power);
+  power = (power << 23) + (127 << 23);  // shifts out the bits of `rounding`
+  Floats scale;
+  std::memcpy(&scale, &power, sizeof scale);
+  return x < all(kLowest) ? Floats{} : value * scale;
+}
+
+inline Floats sigmoid(Floats x) {
+  const Floats power = exponential(x < Floats{} ? x : -x);
+  const Floats share = all(1.0f) / (all(1.0f) + power);
+  return x < Floats{} ? power * share : share;
+}
+
+template <Activation activation>
+inline Floats activate(const FloatEpilogue& e, Floats y) {
+  if constexpr (activation == Activation::clip) return clip(y, all(e.low), all(e.high));
+  if constexpr (activation == Activation::sigmoid) return sigmoid(y);
+  if constexpr (activation == Activation::silu) return y * sigmoid(y);
+  if constexpr (activation == Activation::hard_sigmoid || activation == Activation::hard_swish) {
+    const Floats line = e.fuses ? fused<Simd>(y, all(e.low), all(e.high)) : y * e.low + e.high;
+    const Floats share = clip(line, Floats{}, all(1.0f));
+    return activation == Activation::hard_swish ? y * share : share;
+  }
+  return y;
+}
+
+// Calls run(activation) with a constant.
+template <typename Run, int... i>
+inline void with_activation(Activation activation, const Run& run,
+                            std::integer_sequence<int, i...>) {
+  const bool found = ((static_cast<int>(activation) == i
+                           ? (run(std::integral_constant<Activation, Activation{i}>{}), true)
+                           : false) ||
+                      ...);
+  static_cast<void>(found);
+}
+
+template <typename Run>
+inline void with_activation(Activation activation, const Run& run) {
+  with_activation(activation, run,
+                  std::make_integer_sequence<int, static_cast<int>(Activation::count)>{});
+}
+
+// Finishes `count` columns of rows, whose sums are kFloatPanel floats apart.
+__attribute__((noinline)) void finish(const FloatEpilogue& e, const FloatOutput& output,
+                                      int64_t row, int64_t rows, int64_t column, int64_t count,
+                                      const float* sums) {
+  with_activation(e.activation, [&](auto activation) {
+    const auto part = [&](const float* from, int64_t at, int64_t to, int64_t left) {
+      const auto read = [&](const float* p) { return left == kLanes ? load(p) : load_some(p, left); };
+      Floats y = load(from);
+      if (e.factor != nullptr) y *= read(e.factor + at);
+      if (e.bias != nullptr) y += read(e.bias + at);
+      if (e.residual != nullptr) y += read(e.residual + to);
+      y = activate<activation()>(e, y);
+      left == kLanes ? store(output.data + to, y) : store_some(output.data + to, y, left);
+    };
+    for (int64_t r = 0; r < rows; ++r, sums += kFloatPanel) {
+      const int64_t at = output.first + column, to = (row + r) * output.columns + at;
+      int64_t c = 0;
+      for (; c + kLanes <= count; c += kLanes) part(sums + c, at + c, to + c, kLanes);
+      if (c == count) continue;
+      if (count > kLanes) {  // the last vector overlaps the vector before
+        c = count - kLanes;
+        part(sums + c, at + c, to + c, kLanes);
+      } else {
+        part(sums + c, at + c, to + c, count - c);
+      }
+    }
+  });
+}
+
+// --- products ----------------------------------------------------------------------------
+
+// A tile's part of the depth: whole taps, or elements of the only tap.
+struct Part {
+  int64_t first_tap, last_tap, first, length;
+  bool resumes;  // sums continue
+};
+
+struct Tile {
+  const float* const* taps;
+  int64_t pitch, channel;
+  const float* panel;  // of the part
+  int64_t width;
+  float* sums;
+};
+
+template <int R, int V>
+__attribute__((noinline)) void multiply_tile(const Tile& tile, const Part& part) {
+  Floats sums[R][V] = {};
+  if (part.resumes) {
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < V; ++v) sums[r][v] = load(tile.sums + r * kFloatPanel + v * kLanes);
+    }
+  }
+  const float* panel = tile.panel;
+  const int64_t length = part.length, width = tile.width, from = tile.channel + part.first;
+  for (int64_t tap = part.first_tap; tap < part.last_tap; ++tap) {
+    const float* const* pointers = tile.taps + tap * tile.pitch;
+    const float* row[R];
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) row[r] = pointers[r] + from;
+    for (int64_t i = 0; i < length; ++i, panel += width) {
+      Floats columns[V];
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) columns[v] = load(panel + v * kLanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const Floats value = all(row[r][i]);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) sums[r][v] = fused<Simd>(value, columns[v], sums[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) store(tile.sums + r * kFloatPanel + v * kLanes, sums[r][v]);
+  }
+}
+
+// The rows of a tile of V vectors: its sums, a row of columns and a value fill the registers.
+constexpr int most_rows(int vectors) {
+  constexpr int kRegisters = kLanes == 8 ? 16 : kLanes == Simd::kLanes ? 32 : 4;
+  const int most = (kRegisters - 2 - vectors) / vectors;
+  return most >= 12 ? 12 : most >= 8 ? 8 : most >= 6 ? 6 : most >= 4 ? 4 : 1;
+}
+
+// Multiplies rows by V vectors of columns, as many rows at once as there are registers for. Calls
+// done(row, count) after every tile.
+template <int V, int R, typename Done>
+inline void multiply_rows(Tile tile, const Part& part, int64_t rows, int64_t sums_step,
+                          const Done& done, int64_t row = 0) {
+  if constexpr (R > 0) {
+    for (; row + R <= rows; row += R, tile.taps += R, tile.sums += R * sums_step) {
+      multiply_tile<R, V>(tile, part);
+      done(row, int64_t{R});
+    }
+    constexpr int kNext = R == 12 ? 8 : R == 8 ? 6 : R == 6 ? 4 : R - 1;
+    multiply_rows<V, kNext>(tile, part, rows, sums_step, done, row);
+  }
+}
+
+// Multiplies rows by strips of a panel. Calls done(row, rows, column, columns) after every tile.
+template <typename Done>
+inline void multiply_strips(const Tile& tile, const Part& part, int64_t rows, int64_t sums_step,
+                            const Done& done) {
+  constexpr int kMost = kLanes == kFloatVector && kLanes == Simd::kLanes ? 4 : kUnit;
+  for (int64_t column = 0; column < tile.width;) {
+    const int64_t left = (tile.width - column) / kLanes;
+    Tile strip = tile;
+    strip.panel += column;
+    strip.sums += column;
+    const auto run = [&]<int V>(std::integral_constant<int, V>) {
+      multiply_rows<V, most_rows(V)>(strip, part, rows, sums_step, [&](int64_t row, int64_t count) {
+        done(row, count, column, int64_t{V * kLanes});
+      });
+    };
+    if constexpr (kMost == 4) {
+      if (left >= 4) run(std::integral_constant<int, 4>{});
+      if (left == 3) run(std::integral_constant<int, 3>{});
+      if (left == 2) run(std::integral_constant<int, 2>{});
+      if (left == 1) run(std::integral_constant<int, 1>{});
+    } else {
+      run(std::integral_constant<int, kUnit>{});
+    }
+    column += std::min<int64_t>(left, kMost) * kLanes;
+  }
+}
+
+void multiply(const FloatRows& rows, const FloatFilter& filter, const FloatOutput& output,
+              const FloatEpilogue& epilogue, int64_t first, int64_t last, float* sums) {
+  const int64_t depth = filter.taps * filter.length;
+  const int64_t padded = (filter.columns + kFloatVector - 1) / kFloatVector * kFloatVector;
+  // Parts of the depth whose panel stays in the second cache while rows meet it.
+  const int64_t taps = std::max<int64_t>(1, tuning::kFloatDepth / std::max<int64_t>(1, filter.length));
+  const int64_t elements = filter.taps == 1 ? tuning::kFloatDepth : filter.length;
+  const bool is_whole = filter.taps <= taps && filter.length <= elements;
+  for (int64_t panel = first; panel < last; ++panel) {
+    const int64_t column = panel * kFloatPanel;
+    const int64_t width = std::min(kFloatPanel, padded - column);
+    const int64_t count = std::min(kFloatPanel, filter.columns - column);
+    Tile tile = {rows.taps, rows.pitch, rows.first_channel, filter.panels + column * depth, width, sums};
+    Part part = {0, 0, 0, 0, false};
+    do {
+      part.first_tap = part.last_tap;
+      part.last_tap = std::min(filter.taps, part.first_tap + taps);
+      part.first = 0;
+      do {
+        part.length = std::min(elements, filter.length - part.first);
+        const bool ends = part.last_tap == filter.taps && part.first + part.length == filter.length;
+        const int64_t step = is_whole ? 0 : kFloatPanel;
+        multiply_strips(tile, part, rows.rows, step,
+                        [&](int64_t row, int64_t tile_rows, int64_t at, int64_t columns) {
+                          if (!ends) return;
+                          finish(epilogue, output, rows.first + row, tile_rows, column + at,
+                                 std::min(columns, count - at), sums + row * step + at);
+                        });
+        tile.panel += (part.last_tap - part.first_tap) * part.length * width;
+        part.first += part.length;
+        part.resumes = true;
+      } while (part.first < filter.length);
+    } while (part.last_tap < filter.taps);
+  }
+}
+
+// --- depthwise ---------------------------------------------------------------------------
+
+// Multiplies V vectors of channels of R rows, and finishes them.
+template <int R, int V>
+inline void multiply_channels_tile(const FloatRows& rows, const FloatFilter& filter, int64_t row,
+                                   int64_t channel, float* to) {
+  Floats sums[R][V] = {};
+  const float* weights = filter.panels + channel;
+  for (int64_t tap = 0; tap < filter.taps; ++tap, weights += filter.columns) {
+    const float* const* pointers = rows.taps + tap * rows.pitch + row;
+    Floats factors[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) factors[v] = load(weights + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const float* from = pointers[r] + channel;
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        sums[r][v] = fused<Simd>(load(from + v * kLanes), factors[v], sums[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) store(to + r * kFloatPanel + v * kLanes, sums[r][v]);
+  }
+}
+
+// Multiplies fewer channels than a vector has.
+inline void multiply_few_channels(const FloatRows& rows, const FloatFilter& filter, int64_t row,
+                                  int64_t channel, int64_t count, float* to) {
+  Floats sum = {};
+  for (int64_t tap = 0; tap < filter.taps; ++tap) {
+    const float* from = rows.taps[tap * rows.pitch + row] + channel;
+    const float* weights = filter.panels + tap * filter.columns + channel;
+    sum = fused<Simd>(load_some(from, count), load_some(weights, count), sum);
+  }
+  store(to, sum);
+}
+
+template <int V, int R>
+inline void multiply_channels_rows(const FloatRows& rows, const FloatFilter& filter,
+                                   const FloatOutput& output, const FloatEpilogue& epilogue,
+                                   int64_t channel, int64_t row = 0) {
+  float sums[R * kFloatPanel];
+  for (; row + R <= rows.rows; row += R) {
+    multiply_channels_tile<R, V>(rows, filter, row, channel, sums);
+    finish(epilogue, output, rows.first + row, R, channel, V * kLanes, sums);
+  }
+  if constexpr (R > 1) {
+    multiply_channels_rows<V, R / 2>(rows, filter, output, epilogue, channel, row);
+  }
+}
+
+void multiply_channels(const FloatRows& rows, const FloatFilter& filter, const FloatOutput& output,
+                       const FloatEpilogue& epilogue, int64_t first, int64_t last) {
+  constexpr int kWide = 64 / kLanes < 4 ? 64 / kLanes : 4, kRows = kLanes == 8 ? 4 : 6;
+  constexpr int kVectors = kLanes == 8 ? 2 : kWide;
+  int64_t channel = first;
+  for (; channel + kVectors * kLanes <= last; channel += kVectors * kLanes) {
+    multiply_channels_rows<kVectors, kRows>(rows, filter, output, epilogue, channel);
+  }
+  for (; channel + kLanes <= last; channel += kLanes) {
+    multiply_channels_rows<1, kRows>(rows, filter, output, epilogue, channel);
+  }
+  if (channel == last) return;
+  if (last - first >= kLanes) {  // the last vector overlaps the vector before
+    return multiply_channels_rows<1, kRows>(rows, filter, output, epilogue, last - kLanes);
+  }
+  float sums[kFloatPanel];
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    multiply_few_channels(rows, filter, row, channel, last - channel, sums);
+    finish(epilogue, output, rows.first + row, 1, channel, last - channel, sums);
+  }
+}
+
+// --- transposes --------------------------------------------------------------------------
+
+// Transposes whole vectors of rows and columns. Returns false if the set has no instructions.
+template <typename S>
+inline bool transpose_block(float* target, int64_t target_stride, const float* source,
+                            int64_t source_stride) {
+  if constexpr (S::kMultipliesRows) {
+    typename S::Int32s block[S::kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < S::kLanes; ++i) block[i] = S::load(source + i * source_stride);
+    S::transpose_words(block);
+#pragma GCC unroll 16
+    for (int i = 0; i < S::kLanes; ++i) S::store(target + i * target_stride, block[i]);
+    return true;
+  }
+  return false;
+}
+
+void transpose(float* target, int64_t target_stride, const float* source, int64_t source_stride,
+               int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; r += kLanes) {
+    for (int64_t c = 0; c < columns; c += kLanes) {
+      const int64_t tall = std::min<int64_t>(kLanes, rows - r);
+      const int64_t wide = std::min<int64_t>(kLanes, columns - c);
+      float* to = target + c * target_stride + r;
+      const float* from = source + r * source_stride + c;
+      const bool is_whole = tall == kLanes && wide == kLanes;
+      if (is_whole && transpose_block<Simd>(to, target_stride, from, source_stride)) continue;
+      for (int64_t i = 0; i < tall; ++i) {
+        for (int64_t j = 0; j < wide; ++j) {
+          to[j * target_stride + i] = from[i * source_stride + j];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <>
+const FloatConvolutionKernels Table<FloatConvolutionKernels>::kernels = {
+    .multiply = multiply, .multiply_channels = multiply_channels, .transpose = transpose};
+
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

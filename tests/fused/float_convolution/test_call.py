@@ -1,0 +1,147 @@
+"""Float convolutions and products: one order of sums, maps, gradients, exports, odd operands."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dmlax._cpu import library
+from dmlax._export import export
+from dmlax._fused.float_convolution.call import FLOAT_CONVOLUTION
+from dmlax._fused.float_convolution.plan import FilterShape, Geometry, PackedFilter, pack, unpack
+from support.calls import float_convolution as calls
+
+pytestmark = pytest.mark.oldest
+needs_kernels = pytest.mark.skipif(bool(library.why_not("cpu")), reason="there are no kernels")
+SEEDS = range(1000, 1012)
+
+
+def call(plan, operands, implementation="auto"):
+    run = partial(FLOAT_CONVOLUTION.call, plan, implementation=implementation)
+    return jax.jit(run)(operands)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_xla_computes_the_definition(seed):
+    drawn = calls.draw(seed)
+    found = call(drawn.plan, drawn.operands, "xla")
+    found = np.moveaxis(found, -1, 1) if drawn.plan.geometry.output_last else found
+    wanted = calls.wanted(drawn)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5 * max(1, np.abs(wanted).max()))
+
+
+@needs_kernels
+def test_kernels_have_the_bits_of_the_definition():
+    assert not [*calls.mismatches("native_cpu", 1000, 1040)]
+
+
+@needs_kernels
+@pytest.mark.parametrize("seed", SEEDS)
+def test_images_have_the_bits_of_each_alone_and_of_a_map(seed):
+    drawn = calls.draw(seed)
+    plan, operands = drawn.plan, drawn.operands
+    whole = np.asarray(call(plan, operands))
+    residuals = operands.residual is not None
+    axes = operands._replace(
+        input=0, filter=None, factor=None, bias=None, residual=0 if residuals else None
+    )
+    singles = operands._replace(
+        input=operands.input[:, None],
+        residual=operands.residual[:, None] if residuals else None,
+    )
+    alone = replace(
+        plan,
+        input=plan.input._replace(shape=(1, *plan.input.shape[1:])),
+        sizes=(1, *plan.sizes[1:]),
+    )
+    mapped = jax.jit(jax.vmap(partial(FLOAT_CONVOLUTION.call, alone), (axes,)))(singles)
+    np.testing.assert_array_equal(np.asarray(mapped)[:, 0], whole)
+    for i, image in enumerate(operands.input):
+        part = operands._replace(
+            input=image[None], residual=operands.residual[i : i + 1] if residuals else None
+        )
+        np.testing.assert_array_equal(call(alone, part)[0], whole[i])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gradients_are_those_of_xla(seed):
+    drawn = calls.draw(seed)
+
+    def total(implementation, operands):
+        result = FLOAT_CONVOLUTION.call(drawn.plan, operands, implementation)
+        return (result * jnp.cos(jnp.arange(result.size).reshape(result.shape))).sum()
+
+    found, wanted = (
+        jax.jit(jax.grad(partial(total, name)))(drawn.operands) for name in ("auto", "xla")
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), found, wanted)
+
+
+@needs_kernels
+def test_a_map_over_filters():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 6, 6, 5), np.float32)
+    filters = rng.standard_normal((3, 7, 5, 3, 3), np.float32)
+    geometry = Geometry((1, 1), ((1, 1), (1, 1)), (1, 1))
+
+    def convolve(filter):
+        options = {"output_sizes": (6, 6), "geometry": geometry}
+        return FLOAT_CONVOLUTION.call(*FLOAT_CONVOLUTION.plan(jnp.asarray(x), filter, **options))
+
+    mapped = jax.jit(jax.vmap(convolve))(filters)
+    for filter, result in zip(filters, mapped, strict=True):
+        np.testing.assert_array_equal(jax.jit(convolve)(filter), result)
+
+
+@needs_kernels
+@pytest.mark.parametrize("is_symbolic", [False, True])
+def test_an_export_for_a_cpu(is_symbolic):
+    matrix = np.random.default_rng(0).standard_normal((5, 70), np.float32)
+    packed = PackedFilter.pack(matrix, is_transposed=True)
+
+    def multiply(x):
+        return FLOAT_CONVOLUTION.call(*FLOAT_CONVOLUTION.plan(x, packed, output_sizes=()))
+
+    x = np.random.default_rng(1).standard_normal((9, 5), np.float32)
+    rows = jax.export.symbolic_shape("n")[0] if is_symbolic else 9
+    exported = export(multiply, platform="cpu")(jax.ShapeDtypeStruct((rows, 5), np.float32))
+    assert b"dmlax_float_convolution_v1" in exported.mlir_module_serialized
+    again = jax.export.deserialize(exported.serialize())
+    np.testing.assert_array_equal(again.call(x), jax.jit(multiply)(x))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [((130, 7, 3, 3), 1), ((6, 2, 5), 3), ((70, 1, 2, 2), 70), ((1, 4), 1), ((64, 0), 1)],
+)
+@pytest.mark.parametrize("library", [np, jnp])
+def test_unpacking_is_the_inverse_of_packing(sizes, groups, library):
+    shape, filter = FilterShape(sizes, groups), np.random.default_rng(0).standard_normal(sizes)
+    packed = pack(shape, library.asarray(filter, np.float32))
+    assert packed.shape == shape.packed
+    np.testing.assert_array_equal(unpack(shape, packed), filter.astype(np.float32))
+
+
+@needs_kernels
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_padding_multiplies_zeros(value):
+    """A tap outside of the image is 0, so that NaN and infinity times it are NaN."""
+    filter = np.ones((1, 1, 3), np.float32)
+    filter[..., 0] = value
+    geometry = Geometry((1,), ((1, 1),), (1,), False, False)
+    made = FLOAT_CONVOLUTION.plan(
+        jnp.ones((1, 1, 4), np.float32), jnp.asarray(filter), output_sizes=(4,), geometry=geometry
+    )
+    assert np.isnan(call(*made)[0, 0, 0])
+    assert not np.isfinite(call(*made)).any()
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(0, 3, 4), (3, 0, 4), (3, 4, 0)])
+def test_empty_operands(rows, depth, columns):
+    operands = jnp.ones((rows, depth), np.float32), jnp.ones((columns, depth), np.float32)
+    made = FLOAT_CONVOLUTION.plan(*operands, bias=jnp.full(columns, 2.0), output_sizes=())
+    np.testing.assert_array_equal(call(*made), np.full((rows, columns), 2 + depth, np.float32))
