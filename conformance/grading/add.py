@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,43 +25,13 @@ from dmlax_conformance.oracle.descriptors import needs, requests, violations
 from dmlax_conformance.paths import vectors_dir
 
 from . import verify
-from .coverage import boundary, registry
+from .coverage import boundary, elements, registry
 
 LONGEST = 64  # elements of an output that is written out; a longer one has a digest
-TYPES = {  # of the keys of a call
-    "string": ("comment", "name", "topic", "feature_level", "twin", "after", "beside"),
-    "array": ("clause", "flags", "requires"),
-    "object": ("attributes", "inputs", "outputs", "desc", "listed", "rows"),
-}
-CALL = {
-    "type": "object",
-    "required": ["operator", "comment"],
-    "dependentRequired": {"desc": ["feature_level"], "feature_level": ["desc"]},
-    "additionalProperties": False,
-    "properties": {
-        **{name: {"type": kind} for kind, names in TYPES.items() for name in names},
-        "operator": {"enum": [*OPERATORS]},
-        "folder": {"enum": [*verify.FOLDERS]},
-    },
-}
+CALL, FLAGS = verify.RULES["call"], verify.RULES["flags"]  # flags by patterns of classes
+CALL["properties"]["operator"] = {"enum": [*OPERATORS]}
+CHANNELS = ("FilterScaleTensor", "FilterZeroPointTensor")
 WIDE = {"bool", "int64", "uint64", "float64"}
-FLAGS = {  # by patterns of the equivalence classes and structures that a call covers
-    "Tie": "tie, even",
-    "NearTieFloat32": "near tie in float32|float32 multiplier errs|float division errs",
-    "NearTieFloat64": "near tie in float64|float64 multiplier errs",
-    "Saturation": "saturates",
-    "LargeAccumulator": "accumulator (above|below) 24 bits",
-    "WideInteger": "lost in float32",
-    "Rounding": "rounded (up|down)",
-    "SpecialFloat": "NaN|(plus|minus) infinity|minus zero|subnormal|overflows",
-    "Padding": "padding$",
-    "Windows": "strides$|dilations$",
-    "Groups": "depthwise|groups beyond 1$",
-    "Rank3": "rank 3$",
-    "OddContraction": "products not by fours",
-    "PerChannel": "filter (scales|zero points)",
-    "Broadcast": ".* repeats?( |$)|scales along",
-}
 
 
 class Added(NamedTuple):
@@ -188,10 +159,15 @@ def flags_of(vector: Vector) -> set[str]:
         "Empty": any(count(each.sizes) == 0 for each in given),
         "Large": any(each.made_by for each in given),
         "WideType": bool(_wide(vector)),
+        "Groups": vector.attributes.get("GroupCount", 1) > 1,
+        "PerChannel": any(count(x.sizes) > 1 for k, x in vector.inputs.items() if k in CHANNELS),
+        "Rank3": len(elements.counted(vector).sizes) == 3,
         "Strided": bool(vector.desc) and "strides" in needs(vector.operator, vector.desc or {}),
     }
-    has = {each for pair in registry.covered(vector.operator, [vector]) for each in pair}
+    has = registry.covered(vector.operator, [vector])
     holds |= {flag: any(re.match(own, each) for each in has) for flag, own in FLAGS.items()}
+    for flag, (least, *names) in verify.RULES["flags of attributes"].items():
+        holds[flag] = max((0, *chain(*(vector.attributes.get(x, ()) for x in names)))) > least
     return {flag for flag, is_so in holds.items() if is_so}
 
 
@@ -290,13 +266,12 @@ def _problems(texts: Mapping[Path, str], folder: Path, operators: set[str]) -> I
                     yield line.replace(name, str(folder))
 
 
-def gains(added: Added, mutants: bool) -> Iterator[str]:
-    """Say which clauses, classes, boundary cases and mutants the new vectors alone cover."""
+def gains(added: Added) -> Iterator[str]:
+    """Say which clauses, equivalence classes and boundary cases the new vectors alone cover."""
     for operator in dict.fromkeys(vector.operator for vector in added.vectors):
         new, old = ([v for v in each if v.operator == operator] for each in added[:2])
         known = set(_covers(operator, old))
         yield from (f"{operator}: {line}" for line in _covers(operator, new) if line not in known)
-        yield from _mutants_killed(operator, new, old) if mutants else ()
 
 
 def _covers(operator: str, suite: Sequence[Vector]) -> Iterator[str]:
@@ -304,22 +279,7 @@ def _covers(operator: str, suite: Sequence[Vector]) -> Iterator[str]:
     for vector in suite:
         kind = "keeps" if vector.is_valid else "breaks"
         yield from (f"{kind} the clause {clause}" for clause in vector.clause)
-    for name, at in sorted(registry.covered(operator, suite)):
-        yield f"has {name!r} at {at!r}"
+    yield from (f"has {name!r}" for name in sorted(registry.covered(operator, suite)))
     for name, number in boundary.counts_of(operator, suite).items():
         if number:
             yield f"is at the boundary case {name!r}"
-
-
-def _mutants_killed(operator: str, new: list[Vector], old: list[Vector]) -> Iterator[str]:
-    from .mutants.engine import matrix
-    from .mutants.engine.catalogue import catalogue
-
-    subjects, others = matrix.prepare(new), matrix.prepare(old)
-    for mutant in catalogue().values():
-        if mutant.operator == operator and mutant.must_kill:
-            killers = matrix.judge(mutant, subjects).killed_by
-            if killers:
-                is_alone = not matrix.judge(mutant, others).killed_by
-                alone = ", which no other vector kills" if is_alone else ""
-                yield f"{operator}: {' '.join(killers)} kills {mutant.id}{alone}"

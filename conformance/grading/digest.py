@@ -12,8 +12,6 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmlax_conformance.format import vectors
-
 FILE = Path(__file__).parent / "digest.json"
 RELEASE = "0.1.0"
 MARK = 4  # digits
@@ -26,16 +24,6 @@ class Line(NamedTuple):
     operator: str
     since: str
     text: str
-
-
-def values(root: Path | None = None) -> dict[str, Mapping[str, Any]]:
-    """Return every vector by id as the files have it, whole and with its operator."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for path in vectors.find(root):
-        file = vectors.parse(path.read_text(encoding="utf-8"))
-        for value in vectors.completed(file["vectors"]):
-            found[value["id"]] = {"operator": file["operator"], **value}
-    return found
 
 
 def text_of(value: Mapping[str, Any]) -> str:

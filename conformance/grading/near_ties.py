@@ -41,10 +41,6 @@ class NearTie(NamedTuple):
 class Draw(Random):
     """Seeded draws of integers."""
 
-    def below(self, limit: int) -> int:
-        """Return an integer from 0 to `limit - 1`."""
-        return self.randrange(limit)
-
     def odd(self, bits: int) -> int:
         """Return an odd integer of exactly this many bits."""
         return self.getrandbits(bits) | 1 << (bits - 1) | 1

@@ -1,10 +1,10 @@
-"""A search for a call that covers an equivalence class at a structure.
+"""A search for a call with elements in an equivalence class.
 
 The search draws shapes and attributes from the vectors of the operator, changes sizes, and samples
-the elements of each tensor by data type and role until the oracle's answer covers the pair.
+the elements of each tensor by data type and role until the oracle's answer is in the class.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from dmlax_conformance.oracle import exact
 
 from . import add, near_ties, verify
 from .coverage import registry
-from .coverage.matrix import masks, takes_part
+from .coverage.elements import takes_part
 from .near_ties import Draw
 
 LARGEST = 400  # elements of the output, and of an input, of a call to start from
@@ -28,34 +28,23 @@ SPECIAL = {
 
 
 def search(
-    operator: str, name: str, structure: str | None, seed: int, limit: int, root: Path | None = None
+    operator: str, name: str, seed: int, limit: int, root: Path | None = None
 ) -> Vector | None:
-    """Return a valid call with elements of a class, at the structure if one is named."""
-    matrix, draw = registry.cross_of(operator), Draw(seed)
-    if matrix is None:
-        raise WrongUsage(f"{operator} has no coverage matrix")
-    _check_name(f"{operator} has no equivalence class", name, matrix.classes)
-    if structure is not None:
-        _check_name(f"{operator} has no structure", structure, matrix.structures)
-    is_in = {name: matrix.classes[name]}
-    is_at = {at: test for at, test in matrix.structures.items() if structure in (None, at)}
+    """Return a valid call with elements of an equivalence class, or None."""
+    known, draw = registry.names_of(operator), Draw(seed)
+    if name not in known:
+        what = f"{operator} has no equivalence class {name!r}"
+        raise WrongUsage(f"{what}: {'; '.join(known)}")
     calls = [v for v in vectors.load_all(root, (operator,)) if takes_part(v) and _is_small(v)]
-    starts = [v for v in calls if structure is None or masks(is_at, matrix.view(v)).any()]
     for _ in range(limit if calls else 0):
-        call = _resampled(draw.choice(draw.choice((starts or calls, calls))), draw)
+        call = _resampled(draw.choice(calls), draw)
         said = verify.oracle_answer(call)
         if not said.refusals:
             asked = {name: Request(own.dtype, own.sizes) for name, own in said.outputs.items()}
             call = add.with_answer(replace(call, outputs=asked), said, {})
-            view = matrix.view(call)
-            if (masks(is_at, view) & masks(is_in, view)).any():
+            if name in registry.classes_of(operator, call):
                 return call
     return None
-
-
-def _check_name(text: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        raise WrongUsage(f"{text} {name!r}: {'; '.join(known)}")
 
 
 def _is_small(vector: Vector) -> bool:

@@ -3,6 +3,7 @@
 Operators are verified apart, by two processes. A complaint begins with the file and the place.
 """
 
+import json
 import multiprocessing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -31,16 +32,8 @@ FOLDERS = ("core", "systematic")
 LARGEST_FILE = 75_000  # bytes that people still review
 OF_DESCS = frozenset({"descriptors", "strides"})
 MODELS = "golden models"
-TOGETHER = {  # patterns of invalid vectors that differ from their twins in several fields, and why
-    "*-together-*": "these fields of a desc must agree",
-    "*-hidden-*": "padding at the other end hides that padding is negative",
-    "*conv*-groups-*divide": "a filter of fewer channels, or other filters, need other sizes",
-    "*conv*-channels-*": "another filter needs another output, or padding that fits it",
-    "*pool-entries-wide-*": "the window is too wide by its stride or its dilation",
-    "*-output-*": "the output's zero point has the output's type",
-    "intmatmul-operands-batch-*": "neither batch is the other's",
-    "nonzero-input-rank-0-*": "another number of elements needs other output sizes",
-}
+RULES = json.loads((Path(__file__).parent / "rules.json").read_text(encoding="utf-8"))
+TOGETHER = RULES["together"]  # patterns of refused vectors that differ in several fields, and why
 
 
 class Report(NamedTuple):

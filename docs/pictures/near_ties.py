@@ -48,9 +48,9 @@ def problems() -> dict[str, list[NearTie]]:
 
 def _random(draw: Draw) -> Iterator[NearTie]:
     while True:
-        accumulator = draw.odd(10 + draw.below(21)) * (1 - 2 * draw.below(2))
+        accumulator = draw.odd(10 + draw.randrange(21)) * (1 - 2 * draw.randrange(2))
         sx, sw, sy = (Fraction(draw.odd(24), 2**30) for _ in range(3))
-        wanted = Fraction(draw.below(2**20), 2**13)  # 0 to 128
+        wanted = Fraction(draw.randrange(2**20), 2**13)  # 0 to 128
         sw = wanted * sy / sx / abs(accumulator)
         yield NearTie(accumulator, *map(float32, (sx, sw or sx, sy)))
 

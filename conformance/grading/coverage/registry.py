@@ -1,72 +1,51 @@
-"""The coverage of each operator: its matrix, its boundary cases, and the clauses of its pages."""
+"""The coverage of each operator: equivalence classes, boundary cases, and clauses."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
-from pathlib import Path
+
+import numpy as np
 
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.oracle.calls import with_elements
 from dmlax_conformance.oracle.clauses import CLAUSES, UNBREAKABLE
 
-from . import binary, boundary, convolution, element_wise, lookup, matmul, nonzero, pooling
-from .matrix import CoverageMatrix, Pair, impossible, takes_part
-
-FAMILIES = (nonzero, convolution, element_wise, binary, lookup, pooling, matmul)
-EXCEPTIONS = json.loads((Path(__file__).parent / "exceptions.json").read_text(encoding="utf-8"))
-MATRICES = {
-    name: replace(
-        matrix, impossible=impossible(own.get("impossible", ())), whole=own.get("whole", ())
-    )
-    for family in FAMILIES
-    for name, matrix in family.MATRICES.items()
-    for own in [EXCEPTIONS.get(name, {})]
-}
-HEAD = (
-    *("equivalence classes", "structures", "pairs", "covered", "by two vectors", "impossible"),
-    "boundary cases",
-)
+from . import boundary
+from .elements import takes_part
+from .families import FAMILIES
 
 
-def cross_of(operator: str) -> CoverageMatrix | None:
-    """Return the coverage matrix of an operator, if it has one."""
-    return MATRICES.get(operator)
+def names_of(operator: str) -> list[str]:
+    """Return the equivalence classes of an operator."""
+    _, rows, tests = FAMILIES[operator]
+    return [*rows, *tests]
 
 
-def covered(operator: str, calls: Iterable[Vector]) -> Counter[Pair]:
-    """Count the vectors that cover each pair."""
-    matrix = cross_of(operator)
+def classes_of(operator: str, vector: Vector) -> set[str]:
+    """Return the equivalence classes that elements of a call are in."""
+    view_of, rows, tests = FAMILIES[operator]
+    view = view_of(vector)
+    found = {*rows} & view.named if rows and view.count else set()
+    return found | {name for name, test in tests.items() if view.count and np.any(test(view))}
+
+
+def covered(operator: str, calls: Iterable[Vector]) -> Counter[str]:
+    """Count the vectors that cover each equivalence class of an operator."""
     known = [with_elements(vector) for vector in calls if takes_part(vector)]
-    pairs = (matrix.covered(vector) for vector in known if matrix and not vector.has_digests)
-    return Counter(chain.from_iterable(pairs))
-
-
-def row(operator: str, suite: Sequence[Vector]) -> list[str]:
-    """Return the figures of an operator under `HEAD`; one without a matrix has none."""
-    matrix, at = cross_of(operator), boundary.counts_of(operator, suite).values()
-    cases = f"{sum(map(bool, at))} / {len(at)}"
-    if matrix is None:
-        return ["no matrix", *[""] * (len(HEAD) - 2), cases]
-    pairs, counts = matrix.pairs(), covered(operator, suite)
-    sizes = len(matrix.classes), len(matrix.structures)
-    by = [sum(counts[pair] >= least for pair in pairs) for least in (1, 2)]
-    figures = (*sizes, len(pairs), *by, sizes[0] * sizes[1] - len(pairs))
-    return [*map(str, figures), cases]
+    found = (classes_of(operator, vector) for vector in known if not vector.has_digests)
+    return Counter(chain.from_iterable(found))
 
 
 def problems(operator: str, suite: Sequence[Vector]) -> Iterator[str]:
-    """Complain about what the vectors of an operator do not cover, and about false exceptions."""
+    """Complain about what the vectors of an operator do not cover."""
     for name, count in boundary.counts_of(operator, suite).items():
         if not count:
             yield f"{operator}: no vector at the boundary case {name!r}"
-    matrix, found = cross_of(operator), covered(operator, suite).keys()
-    wanted = matrix.pairs() if matrix else set()
-    for name, at in sorted(wanted - found):
-        yield f"{operator}: no vector has {name!r} at {at!r}"
-    for name, at in sorted(found - wanted):
-        yield f"{operator}: {name!r} at {at!r} is called impossible, but a vector has it"
+    if operator not in FAMILIES:
+        yield f"{operator}: has no equivalence classes in coverage/families.py"
+        return
+    found = covered(operator, suite)
+    yield from (f"{operator}: no vector has {x!r}" for x in names_of(operator) if not found[x])
 
 
 def clause_problems(

@@ -1,1 +1,1 @@
-"""Mutants of every operator, which the vectors must kill."""
+"""Mutants of the oracle, and their trials."""
