@@ -2,6 +2,7 @@
 set -euo pipefail
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
+export PYTHONPATH="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)" PYTHONDONTWRITEBYTECODE=1 # one_model.py
 
 install() { # NAME==VERSION ...
   python3 -m venv "$folder/venv"

@@ -5,18 +5,7 @@
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'
 import numpy as np
-import onnx
-import onnxruntime
-
-
-def run(text, feeds, optimize=True):
-    options = onnxruntime.SessionOptions()
-    if not optimize:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    model = onnx.parser.parse_model(text).SerializeToString()
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return session.run(None, feeds)[0]
-
+from one_model import run
 
 text = """<ir_version: 10, opset_import: ["": 21]>
 g (int32[1] x, float s, int32 z) => (float[1] y) { y = DequantizeLinear (x, s, z) }"""
