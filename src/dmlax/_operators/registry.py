@@ -82,19 +82,24 @@ class OperatorRow:
       dtypes: those of its tensors, in words, for the table of operators.
       directml: its descriptor, support tables and call; None where DirectML has no such operator.
       older: those of the descriptor's former versions.
-      training: the function of `dmlax.training` that stands for it where gradients are needed.
+      twin: True if `dmlax.training` has a function of its name, or that function's name.
     """
 
     operator: dispatch.Operator[Any, Any, Any]
     dtypes: str
     directml: Support | None = None
     older: tuple[Support, ...] = ()
-    training: str = ""
+    twin: bool | str = False
 
     @property
     def supports(self) -> tuple[Support, ...]:
         """All versions of its descriptor, the newest first."""
         return (self.directml, *self.older) if self.directml else ()
+
+    @property
+    def training(self) -> str:
+        """The function of `dmlax.training` that stands for it where gradients are needed."""
+        return self.name if self.twin is True else self.twin or ""
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -111,75 +116,32 @@ class OperatorRow:
         return [low.name for low in self.operator.lowerings if platform in low.platforms]
 
 
+_BYTES = "int8 and uint8, mixed"
+_SCALED, _BIASED = f"{_BYTES}; scales float32", f"{_BYTES}; scales float32; bias int32"
+_OF_NONZERO = "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64"
+_QUANTIZED = "float32, float16, int32 to int8, uint8"
+_DEQUANTIZED = "(u)int8, (u)int16, (u)int32 to float32, float16"
+_DYNAMIC = "float32, float16 to int8, uint8; scale float32"
 OPERATORS = (
+    OperatorRow(nonzero.NONZERO, _OF_NONZERO, NONZERO_COORDINATES),
+    OperatorRow(convolution.QUANTIZED, _BIASED, QUANTIZED_LINEAR_CONVOLUTION, twin=True),
+    OperatorRow(convolution_add.QUANTIZED_ADD, _BIASED, twin=True),
+    OperatorRow(convolution.INTEGER, f"{_BYTES}, to int32", CONVOLUTION_INTEGER),
     OperatorRow(
-        nonzero.NONZERO,
-        "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64",
-        NONZERO_COORDINATES,
+        *(elementwise.QUANTIZE, _QUANTIZED, ELEMENT_WISE_QUANTIZE_LINEAR), twin="fake_quantize"
     ),
+    OperatorRow(elementwise.DEQUANTIZE, _DEQUANTIZED, ELEMENT_WISE_DEQUANTIZE_LINEAR),
+    OperatorRow(matmul.INTEGER, f"{_BYTES}, to int32", MATRIX_MULTIPLY_INTEGER),
+    OperatorRow(matmul.QUANTIZED, _BIASED, QUANTIZED_LINEAR_MATRIX_MULTIPLY, twin=True),
     OperatorRow(
-        convolution.QUANTIZED,
-        "int8 and uint8, mixed; scales float32; bias int32",
-        QUANTIZED_LINEAR_CONVOLUTION,
-        training="quantized_linear_convolution",
+        *(matmul.TO_FLOAT, f"{_SCALED}; to float32, float16", MATRIX_MULTIPLY_INTEGER_TO_FLOAT)
     ),
-    OperatorRow(
-        convolution_add.QUANTIZED_ADD,
-        "int8 and uint8, mixed; scales float32; bias int32",
-        training="quantized_linear_convolution_add",
-    ),
-    OperatorRow(convolution.INTEGER, "int8 and uint8, mixed, to int32", CONVOLUTION_INTEGER),
-    OperatorRow(
-        elementwise.QUANTIZE,
-        "float32, float16, int32 to int8, uint8",
-        ELEMENT_WISE_QUANTIZE_LINEAR,
-        training="fake_quantize",
-    ),
-    OperatorRow(
-        elementwise.DEQUANTIZE,
-        "(u)int8, (u)int16, (u)int32 to float32, float16",
-        ELEMENT_WISE_DEQUANTIZE_LINEAR,
-    ),
-    OperatorRow(matmul.INTEGER, "int8 and uint8, mixed, to int32", MATRIX_MULTIPLY_INTEGER),
-    OperatorRow(
-        matmul.QUANTIZED,
-        "int8 and uint8, mixed; scales float32; bias int32",
-        QUANTIZED_LINEAR_MATRIX_MULTIPLY,
-        training="quantized_linear_matrix_multiply",
-    ),
-    OperatorRow(
-        matmul.TO_FLOAT,
-        "int8 and uint8, mixed; scales float32; to float32, float16",
-        MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
-    ),
-    OperatorRow(
-        pooling.AVERAGE,
-        "int8 and uint8, mixed; scales float32",
-        QUANTIZED_LINEAR_AVERAGE_POOLING,
-        training="quantized_linear_average_pooling",
-    ),
-    OperatorRow(
-        pooling.GLOBAL,
-        "int8 and uint8, mixed; scales float32",
-        training="quantized_linear_global_average_pooling",
-    ),
+    OperatorRow(pooling.AVERAGE, _SCALED, QUANTIZED_LINEAR_AVERAGE_POOLING, twin=True),
+    OperatorRow(pooling.GLOBAL, _SCALED, twin=True),
     OperatorRow(pooling.MAX, "int8, uint8", MAX_POOLING2, (MAX_POOLING1, MAX_POOLING)),
-    OperatorRow(
-        dynamic_quantize.DYNAMIC_QUANTIZE,
-        "float32, float16 to int8, uint8; scale float32",
-        DYNAMIC_QUANTIZE_LINEAR,
-    ),
-    OperatorRow(
-        binary.ADD,
-        "int8 and uint8, mixed; scales float32",
-        ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
-        training="element_wise_quantized_linear_add",
-    ),
-    OperatorRow(
-        binary.MULTIPLY,
-        "int8 and uint8, mixed; scales float32",
-        training="element_wise_quantized_linear_multiply",
-    ),
-    OperatorRow(lookup.LOOKUP, "int8 and uint8, mixed"),
+    OperatorRow(dynamic_quantize.DYNAMIC_QUANTIZE, _DYNAMIC, DYNAMIC_QUANTIZE_LINEAR),
+    OperatorRow(binary.ADD, _SCALED, ELEMENT_WISE_QUANTIZED_LINEAR_ADD, twin=True),
+    OperatorRow(binary.MULTIPLY, _SCALED, twin=True),
+    OperatorRow(lookup.LOOKUP, _BYTES),
 )
 SUPPORT = {support.desc: support for row in OPERATORS for support in row.supports}
