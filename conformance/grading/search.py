@@ -118,7 +118,7 @@ def _tensor(name: str, dtype: str, sizes: tuple[int, ...], draw: Draw) -> Tensor
 def _float(dtype: str, draw: Draw, width: int, is_signed: bool) -> int:
     """Return the bits of a float with an exponent about 0, and often with a short mantissa."""
     bits = draw.choice((2, exact.FORMATS[dtype].fraction + 1))
-    nudge = draw.choice((0, 0, 1, -1))  # by which a number of few bits is beside a tie
+    nudge = draw.choice((0, 0, 1, -1))  # moves a number of few bits off a tie
     value = exact.scaled(draw.odd(bits), draw.randint(-width, width) - bits)
     sign = draw.choice((1, -1)) if is_signed else 1
     return max(exact.encode(exact.exactly(sign * value), dtype) + nudge, 1)

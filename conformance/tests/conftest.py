@@ -17,7 +17,7 @@ from dmlax_conformance.runner import run as runner
 from dmlax_conformance.runner.run import Result
 
 SMALL = 2_000  # elements of an output
-SHOWN = {  # which tests of reports and pages look at
+SHOWN = {  # tests of reports and pages look at these
     *("nonzero-large-257x257", "nonzero-length-1071", "nonzero-page-order"),
     *("nonzero-int8-extremes", "dequantize-int8-float32", "intconv-padding-end"),
     *("dequantize-elements-999", "nonzero-float16-zeros", "nonzero-int64-high-word"),

@@ -82,7 +82,8 @@ def test_list_and_show(capsys: Output) -> None:
     assert cli.main(["show", "no-such-vector"]) == 2
 
 
-REPLIES: list[tuple[Exception, set[str], set[str]]] = [  # to every call: valid, invalid
+# The verdicts of every call: valid, invalid.
+REPLIES: list[tuple[Exception, set[str], set[str]]] = [
     (ValueError("no"), {"error"}, {"error"}),
     (SpecViolation("data_type", "InputTensor"), {"fail"}, {"fail", "exact"}),
     (SpecViolation("data_type", "Elsewhere"), {"fail"}, {"fail"}),

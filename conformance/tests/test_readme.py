@@ -14,7 +14,7 @@ from dmlax_conformance.runner import run as runner
 from dmlax_conformance.runner.program import LONGEST_LINE, MOST_RESTARTS, TIME_LIMIT
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-LABELS = {  # of the rows of the table of tensors, by operator
+LABELS = {  # labels of the rows of the table of tensors, by operator
     "convolutions": "convolution",
     "pools": "pooling",
     "averages": "average_pooling",

@@ -137,7 +137,7 @@ def average(x: Quantized, to: Quantization) -> Quantized:
 # A transformer block ---------------------------------------------------------------------------
 
 TOKENS, WIDTH, HEADS = 16, 32, 2
-UNIT = Quantization(jnp.float32(1 / 255), jnp.uint8(0))  # of probabilities
+UNIT = Quantization(jnp.float32(1 / 255), jnp.uint8(0))  # the unit of probabilities
 
 
 def transformer_weights(key: Array) -> Floats:

@@ -31,7 +31,7 @@ from svg import save
 COUNT = 1000
 INK, RED, GREEN, GREY = "#1f2933", "#c8102e", "#1a7f37", "#8a94a0"
 WRONG = LinearSegmentedColormap.from_list("wrong", ["#ffffff", "#f7b6b6", "#e4454f"])
-ZERO_POINT = 128  # of a uint8 output: |result| up to 127 either way
+ZERO_POINT = 128  # a uint8 output's: results lie up to 127 either way
 
 # Problems --------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 _FONT = "text{font-family:'DejaVu Sans',Verdana,Arial,sans-serif}"
-_EDITS = (  # of what matplotlib writes: a pattern, and its replacement
+_EDITS = (  # edits of matplotlib's text: a pattern, and its replacement
     (r"<!DOCTYPE[^>]*>|<!--.*?-->", ""),
     (r"(?<=>)\s+(?=<)", ""),
     (r"(?<=[\d z]) ?\n", " "),

@@ -28,7 +28,7 @@ BENCHMARKS = {  # modules, except those of `OPERATORS`
     "gpu_sharding": "GPU: models split over several GPUs",
 }
 OPERATORS = ("family", "few_rows", "element_wise")  # works of the module `operators`
-_WIDTH = 200  # where the output is no terminal
+_WIDTH = 200  # the width if the output is no terminal
 _HELP_WIDTH = 110
 
 

@@ -80,7 +80,8 @@ class Problem:
         rng = np.random.default_rng(0)
         channels = layer.out_channels
         kernel = (channels, layer.in_channels // layer.groups, layer.kernel, layer.kernel)
-        deviation = 74.0 * 74.0 * 2.0 ** (bits - 8) * layer.taps**0.5  # of a sum of products
+        # The deviation of a sum of products.
+        deviation = 74.0 * 74.0 * 2.0 ** (bits - 8) * layer.taps**0.5
         x = rng.integers(0, 256, (batch, layer.in_channels, *2 * (layer.size,)), np.uint8)
         return cls(
             layer,

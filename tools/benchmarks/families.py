@@ -48,7 +48,7 @@ FAMILIES = {  # a small member of every family, and the least size of an image t
     "vit_b_16": 224,
     "wide_resnet50_2": 64,
 }
-BOUND = 0.5  # of an output behind float islands, in its standard deviations
+BOUND = 0.5  # an output behind float islands, in its standard deviations
 BATCH = 2
 _OPSET = 17
 _NEEDED = ("torch", "torchvision", "onnxruntime")

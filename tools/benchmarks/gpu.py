@@ -32,7 +32,7 @@ NHWC = ("NHWC", "OIHW", "NHWC")
 Lines = tuple[Row, list[Row]]
 _IN_A_ROW = 20  # calls
 _REPEATS = 10
-_SIDE = 8192  # of the matrices whose product measures the highest rate
+_SIDE = 8192  # the product of matrices of this side measures the highest rate
 _COPIED = 2**30  # bytes, read and written
 _CLOCKS = {"sm_mhz": "clocks.sm", "memory_mhz": "clocks.mem", "most_sm_mhz": "clocks.max.sm"}
 
@@ -64,7 +64,7 @@ def staged(
 
 def report_of(title: str, measured_on: Row) -> Report:
     """An empty report whose title ends with the name of the GPU."""
-    chip = str(measured_on["device"]).split()[1]  # of "NVIDIA H100 80GB HBM3"
+    chip = str(measured_on["device"]).split()[1]  # the second word of "NVIDIA H100 80GB HBM3"
     return Report(f"{title} on an {chip}", measured_on=measured_on)
 
 

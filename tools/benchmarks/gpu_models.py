@@ -31,7 +31,7 @@ from tools.benchmarks import gpu, timing
 from tools.benchmarks.report import BATCH, ONLY, Report, Row, option
 from tools.zoo import networks
 
-NETWORKS = {  # and their names in torchvision
+NETWORKS = {  # networks and their names in torchvision
     "resnet50": "resnet50",
     "mobilenet_v2": "mobilenet_v2",
     "efficientnet_b0": "efficientnet_b0",

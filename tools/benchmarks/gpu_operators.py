@@ -34,11 +34,11 @@ from tools.benchmarks.timing import Call
 
 OPTIONS = (gpu.PEER, gpu.TABLE, ONLY)
 _BATCH = 128
-_SUM_SHAPES = ((56, 256), (28, 512), (14, 1024), (7, 2048))  # of ResNet-50: side and channels
-_GATE_SHAPES = ((112, 32), (56, 144), (28, 240), (14, 672), (7, 1152))  # of EfficientNet-B0
+_SUM_SHAPES = ((56, 256), (28, 512), (14, 1024), (7, 2048))  # ResNet-50: side and channels
+_GATE_SHAPES = ((112, 32), (56, 144), (28, 240), (14, 672), (7, 1152))  # EfficientNet-B0
 _PRODUCTS = ((8192, 8192, 8192), (4096, 768, 768), (4096, 768, 3072), (4096, 3072, 768))  # M, K, N
 _FEW_ROWS, _WEIGHTS = (1, 8), ((256, 256), (1024, 1024), (4096, 1024), (4096, 4096), (4096, 11_008))
-_MATRICES = 6  # of a program that multiplies few rows
+_MATRICES = 6  # a program that multiplies few rows has this many
 _FLUSHED = (2**14, 2**11)  # int32 elements whose rows such a program reduces last
 _BLOCK = 32  # 4-bit weights that share a scale
 _MOST = 2**26  # elements of an array whose nonzero elements are listed

@@ -37,7 +37,7 @@ def _convolutions(layers: Sequence[cases.Layer], batches: Sequence[int], repeats
     bits, rate = onnx_peer.weight_bits(), product_rate()
     for layout, batch, layer in tracked(product(cases.LAYOUTS, batches, layers), "layers"):
         problem = cases.Problem.of(layer, batch, layout, bits)
-        before = rate()  # and after: other work on the machine slows a processor at times
+        before = rate()  # taken after, too: other work slows a processor at times
         times = measure(convolution(problem), repeats, overhead)
         share = problem.products / (1e-6 * times["dmlax us"] * max(before, rate()))
         row = {"layer": layer.name, "layout": layout, "batch": batch}

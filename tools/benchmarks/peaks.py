@@ -17,14 +17,14 @@ from dmlax._cpu import library
 from tools.benchmarks.report import Report
 
 OPTIONS = ()
-FLAGS = {  # of the compiler, for the instruction sets of the loops in peaks.cc
+FLAGS = {  # the compiler's flags for the instruction sets in peaks.cc
     "avx2": ("-mavx2",),
     "avx_vnni": ("-mavx2", "-mavxvnni"),
     "avx512_vnni": ("-mavx512f", "-mavx512vnni"),
     "amx_int8": ("-mavx512f", "-mamx-tile", "-mamx-int8"),
 }
 _SOURCE = Path(__file__).with_suffix(".cc")
-_ROUNDS = 20_000_000  # of a few instructions: tenths of a second
+_ROUNDS = 20_000_000  # rounds of a few instructions take tenths of a second
 _FEW_ROUNDS = 5_000_000  # starting the threads takes a hundredth of the time
 _COPIED = 2**27  # bytes, beyond any cache
 _READ = 2**31  # bytes, in rounds

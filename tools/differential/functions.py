@@ -53,7 +53,7 @@ ELEMENTWISE: dict[str, tuple[int, Function]] = {
     "by_three": (1, lambda x: (x // 3, x % 3) if x.dtype.kind in "iu" else x),
     **{f"to_{x.name}": (1, lambda x, to=x: x.astype(to)) for x in DTYPES},
 }
-if hasattr(lax, "one_minus_square"):  # from JAX 0.12
+if hasattr(lax, "one_minus_square"):  # JAX 0.12 and newer have it
     ELEMENTWISE["one_minus_square"] = 1, lax.one_minus_square
 
 

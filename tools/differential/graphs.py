@@ -14,7 +14,7 @@ from tools.differential.rationals import FLOAT16, FLOAT32, MICROSOFT, run_node
 
 TYPE = helper.np_dtype_to_tensor_dtype
 _SMALL = ((2, 3), (3, 4), (1, 2, 4, 4), (2, 3, 3, 5), (2, 2, 3), (1, 4, 2, 2), (2, 4, 5))
-SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {  # of sums behind a batch
+SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {  # the shapes of sums behind a batch
     "small": (*_SMALL, *_SMALL, (2, 2, 2, 2, 3), (1, 2, 7), (5,), (), (0, 3), (0, 2, 4, 4)),
     "sums": (
         *((64, 4, 4), (33,), (7, 33), (16, 65), (3, 130), (8, 7, 7), (1000,), (12, 9, 10)),
@@ -130,7 +130,7 @@ class Maker:
         sign = -1 if self.chance(0.03) else 1
         dtype = np.float16 if self.half else np.float32
         unit = np.log2(max(reach, 1e-2) / 100) if reach else -1.0
-        if self.is_exact or self.half:  # of float16 products of few bits are exact, too
+        if self.is_exact or self.half:  # float16 products of few bits are exact, too
             low = int(np.clip(np.round(unit), -6, 8))
             return np.asarray(sign * 2.0 ** self.rng.integers(low - 1, low + 2, shape), dtype)
         return np.asarray(sign * 2**unit * self.rng.uniform(0.3, 1.5, shape), dtype)

@@ -521,7 +521,7 @@ FUSED = (
     *[row("Add Mul", lambda m, x, given: (m.other(x),), _ANY, mixes=True)] * 3,
     *(each for each in PRODUCTS if each.ops != "ConvTranspose"),
 )
-FAMILIES = {  # by the size of graphs, and their shares of the steps; the rest are patterns
+FAMILIES = {  # shares of the steps by the size of graphs; the rest are patterns
     "small": (
         *((MOVES, 0.26), (POOLS, 0.12), (REDUCTIONS, 0.12), (NORMS, 0.1), (FUNCTIONS, 0.1)),
         *((SUMS, 0.11), (PRODUCTS, 0.15)),

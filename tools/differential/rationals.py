@@ -280,7 +280,7 @@ _MOVES = """
   Where
 """
 _JUMPS = ("Ceil", "Floor", "Hardmax", "Round", "Sign", "ThresholdedRelu")
-_GAINS = dict.fromkeys(_MOVES.split(), (1, 0))  # by which errors grow, and the error of results
+_GAINS = dict.fromkeys(_MOVES.split(), (1, 0))  # the growth of errors, and the error of results
 _GAINS["Sub"] = 2, 0
 
 

@@ -30,7 +30,7 @@ from support.calls.matmul import call as product
 from support.hostile.handlers import CALLS, changed, far_windows
 from support.raw_calls import GOOD, OPERANDS
 
-FRESH = 0.7  # of the inputs are new; the others are changes of what the fuzzer found telling
+FRESH = 0.7  # the share of new inputs; the rest are changes of telling inputs
 KEPT = 500  # calls, after which what was compiled for them is forgotten
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32")
 OF_A_PARAMETER = ("int8", "uint8", "int16", "int32", "float32", "float64")

@@ -32,9 +32,9 @@ import dmlax.onnx
 
 MODELS = Path(__file__).parents[2] / "conformance/golden_models"
 ALLOWED = (dmlax.onnx.ModelError, dmlax.UnsupportedError, dmlax.SpecError)
-SECONDS = 30  # of one load
-MEBIBYTES = 512  # by which one load may raise the peak of resident memory
-ROWS = 200  # of the detector's NonZero
+SECONDS = 30  # the longest load
+MEBIBYTES = 512  # one load raises the peak of resident memory by less
+ROWS = 200  # rows of the detector's NonZero
 ODD_INTEGERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 16, 2**31, 2**40, 2**63 - 1)
 ODD_SIZES = ("a^1000000", "(" * 900, "max(" * 30 + "a" + ",b)" * 30, "a,b", "-1", "2*a", "é", "\0")
 LOCATIONS = ("weights.bin", "absent", "../model", "", ".", "loop", "a" * 300, "a\0b", "/dev/zero")
@@ -325,7 +325,7 @@ def _fields(message: Any) -> list[Any]:
 
 
 def _is_repeated(field: Any) -> bool:
-    found = getattr(field, "is_repeated", None)  # of protobuf 6 and newer
+    found = getattr(field, "is_repeated", None)  # protobuf 6 and newer have it
     return bool(field.label == _REPEATED if found is None else found)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.wild.files import CACHE, Entry, entries, fetch
 
-_LIMIT_S = 240  # of one file
+_LIMIT_S = 240  # the time limit of one file
 _HEADER = (
     *("package", "file", "MB", "quantized", "loads", "agrees", "difference", "ORT's"),
     *("first call s", "ms", "ORT ms", "ratio"),
@@ -22,7 +22,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of names, as PACKAGE/FILE; default all")
     parser.add_argument("--cache", type=Path, default=CACHE, help=f"a folder, default {CACHE}")
     parser.add_argument("--fast", action="store_true", help="one call of each, without times")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)  # in this process
+    # Judges one file in this process.
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     chosen = [
         entry

@@ -14,7 +14,7 @@ import dmlax.onnx
 from dmlax.onnx import peer
 from tools.wild.files import Entry
 
-_BOUND = 1e-4  # of a float's difference, in standard deviations of its tensor
+_BOUND = 1e-4  # bounds a float's difference, in standard deviations of its tensor
 _FLOAT16_BOUND = 2e-2  # ONNX Runtime computes float16 in float32, and rounds less often
 _YARDS = 4  # times the yardstick that a file may differ
 _MARKS = ("Quant", "QLinear", "Integer", "NBits")

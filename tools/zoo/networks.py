@@ -169,7 +169,7 @@ def resnet50() -> onnx.ModelProto:
     return net.image_model(net.classifier(x), 224, ["n", 1000])
 
 
-INVERTED_RESIDUALS = (  # of MobileNetV2: expansion, channels, blocks, stride of the first block
+INVERTED_RESIDUALS = (  # MobileNetV2: expansion, channels, blocks, stride of the first block
     *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)),
     *((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)),
 )

@@ -95,7 +95,7 @@ OF_TYPES: dict[str, Test] = {
     for name in DTYPES
     if name != "complex64"
 }
-CASES: dict[str, dict[str, Test]] = {  # by patterns of operators
+CASES: dict[str, dict[str, Test]] = {  # cases by patterns of operators
     "*": SHAPES,
     "**": FORMS,
     "*convolution*": CONVOLVED,

@@ -108,7 +108,7 @@ def _holds(quotient: Real, zero_point: int, dtype: str) -> dict[str, bool]:
     """Return which classes a quotient is in: what is easily done wrong when it is rounded."""
     (value, one), (low, high) = quotient.value.as_integer_ratio(), RANGES[dtype]
     rounded = divide_half_even(value, one)
-    distance, placed = value - rounded * one, value + zero_point * one  # in parts of one
+    distance, placed = value - rounded * one, value + zero_point * one  # units of `one`
     is_inside, is_tie = low < rounded + zero_point < high, abs(2 * distance) == one
     return {
         "tie, even below": is_inside and is_tie and distance > 0,

@@ -24,11 +24,11 @@ from dmlax_conformance.runner.adapter import Case
 
 from .mutant import DESCS, REFUSALS, VALUES, Array, Call, Mutant, Violations, mutant
 
-Way = Callable[[Any], Any]  # from a tensor or an attribute to what is read of it
+Way = Callable[[Any], Any]  # maps a tensor or an attribute to what is read of it
 FIELDS: Mapping[str, Any] = json.loads((Path(__file__).parent / "fields.json").read_text("utf-8"))
 TENSOR_RULES = [x for x in DESC_CLAUSES if x.startswith("tensor-") and x != "tensor-buffer"]
 TYPE, RANK, REQUIRED = "tensor-data-type", "tensor-dimension-count", "tensor-required"
-LOWEST = {  # of the entries of an attribute
+LOWEST = {  # the lowest entries of an attribute
     **dict.fromkeys(("Strides", "Dilations", "WindowSize"), 1),
     **dict.fromkeys(("StartPadding", "EndPadding"), 0),
 }

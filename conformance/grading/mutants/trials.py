@@ -21,7 +21,7 @@ from .derived import accepting, descs, readings
 from .mutant import Mutant, Subject, broken_rules, is_failed
 from .ways import wrong_ways
 
-Trial = tuple[Mutant, Sequence[str]]  # and the vectors that kill it
+Trial = tuple[Mutant, Sequence[str]]  # a mutant and the vectors that kill it
 
 
 def mutants_of(operator: str, subjects: Iterable[Subject]) -> Iterator[Mutant]:

@@ -86,8 +86,8 @@ class Suite(pytest.Collector):
     """All vectors that the options choose."""
 
     adapter: Program | None = None
-    start: str  # of the command that repeats a vector
-    reasons: Mapping[str, str]  # of known failures
+    start: str  # the start of the command that repeats a vector
+    reasons: Mapping[str, str]  # the reasons of known failures
 
     def __init__(self, *, implementation: str, name: str, **place: Any) -> None:
         """Remember what to test."""

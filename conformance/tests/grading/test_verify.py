@@ -15,10 +15,10 @@ from dmlax_conformance.paths import vectors_dir
 from grading import __main__ as cli
 from grading import digest, verify
 
-Edit = Callable[[dict[str, Any], dict[str, Any]], Any]  # of a file and of one of its vectors
+Edit = Callable[[dict[str, Any], dict[str, Any]], Any]  # changes a file and one of its vectors
 
 
-SAMPLE = slice(None, None, 12)  # of the files, which are in the order of their paths
+SAMPLE = slice(None, None, 12)  # one in twelve files, in the order of their paths
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ REFUSAL = {"error": {"code": "value", "field": "InputTensor"}}
 STRIDED, EARLY = "quantize-desc-strides-input-padded", "quantize-desc-int32-2-0"
 ONE, REFUSED, ALONE = "lookup-one", "lookup-int16-input", "lookup-covering-rank-0-255-int8"
 OTHER, TYPE = "This is not what it says.", ("desc", "ScaleTensor", "DataType", "INT8")
-DAMAGE: list[tuple[str, Edit, str]] = [  # of a vector, and what is said about it
+DAMAGE: list[tuple[str, Edit, str]] = [  # damage of a vector, and what is said about it
     (ONE, put(*OUTPUT, "data", [7]), "element 0 is 7, the oracle's is "),
     ("lookup-large-pairs-1", put(*OUTPUT, "sha256", "0" * 64), "0000, the oracle's is "),
     (REFUSED, put(*ERROR, "code", "sizes"), "says [('data_type', 'InputTensor')]"),

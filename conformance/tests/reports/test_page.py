@@ -25,7 +25,7 @@ ARGUMENTS = (
 )
 HOSTILE = "<img src=x onerror=document.title='ran'></script><script>document.title='ran'</script>"
 WRONG_ORDER, FLOATS, LARGE = "nonzero-page-order", "dequantize-int8-float32", "nonzero-length-1071"
-SCRIPT = "<script>document.title = 'ran'</script>"  # which the page's policy does not let run
+SCRIPT = "<script>document.title = 'ran'</script>"  # the page's policy does not let it run
 ROWS = "OutputCoordinatesTensor"
 DRIVER = (Path(__file__).parent / "page_driver.js").read_text(encoding="utf-8")
 

@@ -78,7 +78,7 @@ class Draw:
             some["smooth_softmax"] = 1
         self.is_packed = self.kind != "shared" and rng.integers(4) == 0
         self.bits = int(rng.choice([0, 0, 0, 4, 8])) if self.dtype == "float32" else 0
-        if self.kind == "window" and self.size < 32:  # as ONNX Runtime has
+        if self.kind == "window" and self.size < 32:  # ONNX Runtime has these
             self.bits = min(self.bits, 0)
         self.is_by_channel = bool(rng.integers(2))
         if self.bits:
@@ -238,7 +238,7 @@ def test_calls_that_onnx_runtime_refuses(options: dict[str, Any], message: str) 
 @pytest.mark.parametrize(
     ("lengths", "options"),
     [
-        ([7, 4], {}),  # beyond the capacity
+        ([7, 4], {}),  # the lengths exceed the capacity
         ([0, 4], {}),
         ([2, 5], {"length": 3, "total": 6}),  # fewer than the rows of a chunk, which is no prompt
         ([0, 4], {"sliding_window_cache": 1, "local_window_size": 4}),

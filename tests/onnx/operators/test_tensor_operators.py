@@ -335,7 +335,8 @@ def pools():
                 yield case(22, "AveragePool", x, count_include_pad=order, **options)
                 yield case(22, "LpPool", x, p=1 + order, **options)
                 del options["difference"]
-    long = {"kernel_shape": [5, 4], "strides": [3, 2], "pads": [1, 0, 0, 0]}  # for the image
+    # The windows are longer than the image.
+    long = {"kernel_shape": [5, 4], "strides": [3, 2], "pads": [1, 0, 0, 0]}
     for op, opset in (("MaxPool", 12), ("AveragePool", 11), ("AveragePool", 22), ("LpPool", 22)):
         yield case(opset, op, levels(1, 2, 3, 3), difference=SUMS, **long)
     yield case(12, "MaxPool", levels(0, 2, 3, 3), outputs=2, storage_order=1, **long)

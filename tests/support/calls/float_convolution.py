@@ -20,7 +20,7 @@ from dmlax._fused.float_convolution.plan import (
 
 _CHANNELS = (1, 2, 3, 7, 16, 24, 40, 65, 130)
 _FEW = (1, 2, 3, 5, 12, 17)
-_STEP = 2.0**-12  # of operands: float64 holds each product plus any float32 sum
+_STEP = 2.0**-12  # operands' step: float64 holds each product plus any float32 sum
 _APPROXIMATE = ("sigmoid", "silu")
 
 

@@ -45,7 +45,7 @@ dnn_version_info { major: 9 minor: 10 }
 runtime_version { major: 13 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
-REGISTERS, MOST = 65_536, 255  # of a multiprocessor; of a thread, for which they come by eights
+REGISTERS, MOST = 65_536, 255  # a multiprocessor's; a thread's, which come by eights
 LAYOUT = ("NHWC", "OIHW", "NHWC")
 BATCHES = (8, 32, 128)
 SUMMED = re.compile("res..1x1b")  # layers that a residual is added to

@@ -23,9 +23,9 @@ class Loop(NamedTuple):
     """A loop of peaks.cc."""
 
     instruction: str
-    count: int  # of that instruction
+    count: int  # executions of the instruction
     sums: int
-    products: int  # of bytes, by one instruction
+    products: int  # products of bytes by one instruction
 
 
 LOOPS = {

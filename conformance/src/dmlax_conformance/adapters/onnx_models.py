@@ -19,7 +19,7 @@ from .common import axes_of, channels, named, of_product, one_value, parameter_s
 
 OPSET = 23
 OUTPUT = "y"
-CONTRIBUTED = {  # of ONNX Runtime's
+CONTRIBUTED = {  # operators of ONNX Runtime
     *("MatMulIntegerToFloat", "QLinearAdd", "QLinearAveragePool", "QLinearGlobalAveragePool"),
     "QLinearMul",
 }
@@ -260,7 +260,7 @@ def _lined(case: Case, name: str, array: Array) -> Array:
     try:
         return np.broadcast_to(array, whole)
     except ValueError:
-        return array  # for the library to judge
+        return array  # the library judges it
 
 
 def _of_columns(b: Array, bias: Array) -> Array:

@@ -30,7 +30,7 @@ KEY_ORDER = (
     *("WindowSize", "Dilations", "StartPadding", "EndPadding", "IncludePadding", "GroupCount"),
     "AddendFirst",
 )
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # of any order's length
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # takes values of any length
 _RANK = {key: rank for rank, key in enumerate(KEY_ORDER)}
 
 

@@ -13,7 +13,7 @@ from ..errors import Malformed, NotStartable
 LARGEST_FILE = 4 << 20
 DEEPEST = 32
 MOST_DIGITS = 4000  # Python refuses to read longer numbers
-MOST_DIMENSIONS = 32  # of an array, in the oldest NumPy that is supported
+MOST_DIMENSIONS = 32  # the most axes in the oldest NumPy that is supported
 HELD = 40  # bytes for an element that the suite holds as a Python integer
 MEMORY = "DMLAX_CONFORMANCE_MEMORY"
 

@@ -33,7 +33,7 @@ class Signature(NamedTuple):
     desc: Mapping[str, type | None]  # empty for a function that DirectML lacks
 
 
-SIGNATURES: dict[str, Signature] = {}  # by operator, from the oracle's registry
+SIGNATURES: dict[str, Signature] = {}  # the oracle's registry fills it, by operator
 
 
 class Listed(NamedTuple):
@@ -56,7 +56,7 @@ class ExpectedTensor:
     compare: str
     listed: Mapping[int, Listed]
     sha256: str = ""
-    rows: int = 0  # that a digest covers, in the mode `exact_rows`
+    rows: int = 0  # a digest covers these rows in the mode `exact_rows`
 
 
 class ExpectedError(NamedTuple):

@@ -96,7 +96,7 @@ def _attribute(attribute: Any) -> Any:
 def fused(graph: Graph) -> Graph:
     """Return the quantized nodes that a QDQ file stands for; other nodes stay as they are."""
     writers = {name: node for node in graph.nodes for name in node.outputs}
-    quantized: dict[str, Node] = {}  # by the output of the QuantizeLinear
+    quantized: dict[str, Node] = {}  # nodes by the output of the QuantizeLinear
     gone: set[str] = set()
     for end in graph.nodes:
         inner = _before(end, graph, writers) if end.op == "QuantizeLinear" else None

@@ -21,7 +21,7 @@ Answer = tuple[Tensor, ...]
 
 BY_NODE = {row.onnx: row for row in OPERATORS.values() if row.onnx}
 OF_ROWS = ("AScaleTensor", "AZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor")
-DIGITS = 80  # of an exponential; no rounding here depends on the last twenty
+DIGITS = 80  # an exponential's digits; no rounding depends on the last twenty
 UNARY = "Input InputScale InputZeroPoint OutputScale OutputZeroPoint"
 BINARY = "A AScale AZeroPoint B BScale BZeroPoint OutputScale OutputZeroPoint"
 ONNX_NAMES = {  # DirectML's names of ONNX's inputs, in ONNX's order

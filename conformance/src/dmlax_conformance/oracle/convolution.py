@@ -21,7 +21,7 @@ LOWEST = {"Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}
 TYPES = {f"{name}ZeroPointTensor": f"{name}Tensor" for name in ("Input", "Filter", "Output")}
 SINGLE = ("InputZeroPointTensor", "InputScaleTensor", "OutputScaleTensor", POINT)
 PER_CHANNEL = ("FilterZeroPointTensor", "FilterScaleTensor")
-TERMS = {  # of the sum, as the tensors of an addition
+TERMS = {  # the terms of the sum as the tensors of an addition
     "ConvolvedTensor": "ATensor",
     "OutputScaleTensor": "AScaleTensor",
     "OutputZeroPointTensor": "AZeroPointTensor",

@@ -32,7 +32,7 @@ BYTES = "INT8 UINT8"
 EIGHT_BIT = ("int8", "uint8")
 INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32))
 UINT_MAX = 2**32 - 1
-MOST_DIMENSIONS = 8  # of a tensor, in every table
+MOST_DIMENSIONS = 8  # every table's highest rank
 
 
 class Row(NamedTuple):
@@ -128,7 +128,7 @@ class Definition:
 
     compute: Callable[[Attributes, Inputs, Outputs], Answer]
     check: Rule
-    clauses: str  # of calls, as `read_clauses` takes them
+    clauses: str  # the clauses of calls, as `read_clauses` takes them
     tables: Tables = field(default_factory=dict)
     rows: Rows = ()
     desc_clauses: Mapping[str, str] = field(default_factory=dict)
@@ -151,7 +151,8 @@ class Operator:
         self.name, self.prefix, self.onnx = name, prefix, onnx
         self.definition = definition
         self.struct = definition.struct or name.upper()
-        self.attributes = tuple(definition.attributes) if definition.tables else ()  # of descs
+        # The attributes of descs.
+        self.attributes = tuple(definition.attributes) if definition.tables else ()
         self.only_in_calls = definition.only_in_calls
         self.compute, self.check = definition.compute, definition.check
         clauses = read_clauses(definition.clauses).items()

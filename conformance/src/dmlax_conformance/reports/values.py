@@ -86,7 +86,7 @@ def _logical(vector: Vector, name: str, value: Any) -> npt.NDArray[Any]:
     """Return the output as an array of its sizes where its buffer can be read."""
     try:
         array = np.asarray(value)
-    except Exception:  # of whatever library the answer comes from
+    except Exception:  # the answer's library raises any
         return np.asarray(None)
     desc: Any = (vector.desc or {}).get(name)
     is_strided = isinstance(desc, dict) and vector.is_valid and not layout.is_packed(desc)

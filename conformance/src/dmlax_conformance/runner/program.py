@@ -56,7 +56,7 @@ class Plan:
 class Question(NamedTuple):
     """A line that was sent; one about a case has a place in a plan."""
 
-    kind: str  # of the answer
+    kind: str  # the kind of answer
     line: bytes
     seq: int = 0
     most: int = SLACK  # commas in any right answer
@@ -122,7 +122,7 @@ class Program:
         self._encodings = frozenset(said("encodings", ()))
         self.capabilities = frozenset(said("capabilities", ()))
         if protocol.RECIPE not in self._encodings:
-            self.capabilities -= {"large"}  # for a line
+            self.capabilities -= {"large"}  # a line cannot hold such a tensor
 
     def run(self, case: Case, variant: str) -> Mapping[str, Array]:
         """Return the outputs for a case, or raise what was answered instead."""

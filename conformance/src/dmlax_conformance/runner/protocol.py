@@ -22,7 +22,7 @@ START = {"command": "start", "protocol": VERSION}
 FACTS = {"command": "facts"}
 STOP = {"command": "stop"}
 BASE64, RECIPE = "base64", "recipe"
-ENCODINGS = (BASE64, RECIPE)  # of tensors in questions, beside `data` and `bits`
+ENCODINGS = (BASE64, RECIPE)  # encodings of tensors in questions, beside `data` and `bits`
 _INTEGER = re.compile("-?(0|[1-9][0-9]*)")
 
 

@@ -24,7 +24,7 @@ from .program import Asked, Plan, Program, Reply
 VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
 PASSED = frozenset({"exact", "permitted"})
 CAPABILITIES = frozenset({"descriptors", "strides", "large"})
-MOST_OUTPUTS = 16  # that a report keeps
+MOST_OUTPUTS = 16  # a report keeps at most these
 LARGEST_KEPT = 1 << 24  # bytes of one of them
 
 

@@ -207,7 +207,7 @@ class Operands(NamedTuple):
     filter: Array  # (O, I, spatial), or packed
     factor: Array | None = None
     bias: Array | None = None
-    residual: Array | None = None  # of the output's shape
+    residual: Array | None = None  # has the output's shape
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dmlax._core import choice, float_bits, ieee
 from dmlax._core.windows import tap_slices
 from dmlax._fused.float_convolution.plan import Epilogue, FloatPlan, Operands, unpack
 
-_MOST_TAPS = 64  # of a depthwise convolution that a CPU computes as a sum of shifted images
+_MOST_TAPS = 64  # a CPU sums shifted images for a depthwise filter of so many taps
 
 
 def run(plan: FloatPlan, operands: Operands, by_taps: bool = True) -> Array:

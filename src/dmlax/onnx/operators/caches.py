@@ -383,7 +383,7 @@ class _Step(NamedTuple):
             present = [
                 grow(x, y, self.starts, size) for x, y in zip(self.past, self.new, strict=True)
             ]
-        if bias is not None:  # of `total` keys
+        if bias is not None:  # the bias has `total` keys
             bias = jnp.take(bias, jnp.clip(jnp.arange(size), 0, bias.shape[3] - 1), axis=3)
         is_valid = (self.ends >= 1) & (self.ends <= size) & (self.starts >= 0)
         if is_padded:

@@ -130,7 +130,7 @@ class Mixture(NamedTuple):
 
             def add(total: Array, expert: Array) -> tuple[Array, None]:
                 share = jnp.where(experts == expert, weights, 0).sum(1, keepdims=True)
-                part = self._compute(rows, expert, layers)  # of which a token may take nothing
+                part = self._compute(rows, expert, layers)  # a token takes nothing of some
                 return total + jnp.where(share != 0, part * share, 0), None
 
             y, _ = lax.scan(add, jnp.zeros_like(rows), jnp.arange(count))

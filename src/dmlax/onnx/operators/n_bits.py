@@ -28,14 +28,14 @@ from dmlax.onnx.operators.quantized import expand_blocks, scale_difference
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import bits_of, convert, is_float8, to_device
 
-_GROUP_BYTES = 1 << 22  # of float32 columns that are dequantized at a time
+_GROUP_BYTES = 1 << 22  # the bytes of float32 columns that are dequantized at a time
 _FEW_ROWS = 8
-_ROWS_APART, _BYTES_APART = 4, 1 << 22  # for which a GPU reads even and odd elements faster apart
-_MOST_LEVELS = 127  # of a row that is rounded to 8 bits, on either side of 0
-_WIDEST_BLOCK = 256  # of such a row
+_ROWS_APART, _BYTES_APART = 4, 1 << 22  # a GPU reads even and odd elements of so many faster apart
+_MOST_LEVELS = 127  # the levels of a row of 8 bits on either side of 0
+_WIDEST_BLOCK = 256  # the widest block of a row of 8 bits
 _INT8 = {2: (32, 64, 128), 4: (16, 32, 64, 128, 256), 8: (16, 32, 64, 128, 256)}
 """The blocks for whose bits ONNX Runtime rounds rows at accuracy level 4."""
-_ALIGNMENT = 8  # of a group's first column: it begins with a byte
+_ALIGNMENT = 8  # a group's first column begins with a byte
 
 
 class _Weights(NamedTuple):
@@ -215,7 +215,7 @@ def multiply_levels(a: Array, weights: _Weights, scale: Array, zero_point: Array
     """
     size, per_byte = min(weights.block_size, _WIDEST_BLOCK), weights.per_byte
     levels, steps = block_levels(a, size)
-    parts = weights.block_size // size  # of a block that is wider than those of the rows
+    parts = weights.block_size // size  # the parts of a block that is wider than the rows' blocks
     scale, zero_point = (x if x.size == 1 else jnp.repeat(x, parts, 1) for x in (scale, zero_point))
     rows = levels.reshape((-1, *levels.shape[-2:]))
     steps = steps.reshape(rows.shape[:2])

@@ -501,7 +501,8 @@ def attention(
         counted = valid_counts[:, None, None, None]
         allowed = allowed & (jnp.arange(total) < counted)
         offset = counted - length
-    distance = jnp.arange(total) - jnp.arange(length)[:, None] - offset  # from a query to a key
+    # The distance from a query to a key.
+    distance = jnp.arange(total) - jnp.arange(length)[:, None] - offset
     right = 0 if is_causal and right_window_size < 0 else right_window_size
     right = min(right, 0) if is_causal else right
     if right >= 0:

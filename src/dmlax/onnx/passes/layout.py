@@ -20,8 +20,8 @@ _IMAGES = {  # the places of images
 }
 _ADDEND = 8  # its place in a convolution that has one
 _RESIDUAL = 4  # its place in a convolution of floats
-_FLOAT_SPATIAL = {"GlobalAveragePool", "MaxPool"}  # that read floats channels last, too
-_FUNCTIONS = {  # of one float, for which the layout does not matter
+_FLOAT_SPATIAL = {"GlobalAveragePool", "MaxPool"}  # these read floats channels last, too
+_FUNCTIONS = {  # functions of one float work in any layout
     *("Abs", "Clip", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu"),
     *("Mish", "Neg", "Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh"),
 }

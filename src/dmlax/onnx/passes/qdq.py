@@ -24,7 +24,7 @@ class Quantized(NamedTuple):
     tensor: str  # it, its scale and its zero point are operands of a quantized operator
     scale: str
     zero_point: str
-    axis: int | None  # of the parameters; None for one value
+    axis: int | None  # the parameters' axis; None for one value
     dtype: np.dtype
     shape: tuple[int | str, ...] | None  # known for constants and for the graph's inputs
     is_constant: bool
@@ -65,7 +65,7 @@ class Fusion(NamedTuple):
     needs_order: bool = False  # True for an operator that needs positive scales
     needs_scalars: bool = False  # True if ONNX Runtime computes only scales of rank 0
     needs_unsigned: bool = False  # True if ONNX Runtime fuses only uint8 inputs
-    weight_ranks: Container[Any] = _EVERY  # that the quantized operator multiplies
+    weight_ranks: Container[Any] = _EVERY  # the ranks that the quantized operator multiplies
     # A condition for the attributes together.
     fits: Callable[[Mapping[str, Any]], bool] = lambda attributes: True
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...models.adapter import Array, ModelCase
 from ..base import Unsupported
 
-ROWS = 1009  # of every NonZero: a size that no other axis has
+ROWS = 1009  # every NonZero's rows: a size that no other axis has
 JIT, OUTPUTS, EAGER = "jit", "outputs", "eager"
 
 

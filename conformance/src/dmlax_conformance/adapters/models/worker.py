@@ -109,7 +109,7 @@ def _serve(connection: Connection, implementation: str) -> None:
 
     if sys.platform != "win32":
         os.setpgid(0, 0)
-    sys.path.append(os.getcwd())  # as `python -m` has it, but behind the libraries
+    sys.path.append(os.getcwd())  # `python -m` puts it before the libraries
     try:
         adapter = start(implementation)
     except NotStartable as error:

@@ -71,5 +71,6 @@ def _array(path: Path, case: Case, name: str) -> Array:
     asked = case.outputs[name]
     width, count = DTYPES[asked.dtype].width // 8, tensors.count(asked.sizes)
     held = desc["TotalTensorSizeInBytes"] if desc is not None else (count * width + 3) // 4 * 4
-    whole = array.size in (count, held // width)  # of the tensor, or of the whole buffer
+    # The elements of the tensor, or of the whole buffer.
+    whole = array.size in (count, held // width)
     return array[:count].reshape(asked.sizes) if whole else array

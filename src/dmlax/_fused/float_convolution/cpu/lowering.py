@@ -12,7 +12,7 @@ from dmlax._cpu import library
 from dmlax._fused.float_convolution.plan import ACTIVATIONS, FloatPlan, Operands
 
 _TARGET = "dmlax_float_convolution_v1"
-_MOST_SIZE = 2**31  # of anything in `windows`
+_MOST_SIZE = 2**31  # everything in `windows` is smaller
 
 
 def run(plan: FloatPlan, operands: Operands) -> Array:
