@@ -203,13 +203,6 @@ def tpu(session: nox.Session) -> None:
 
 
 @nox.session
-def page(session: nox.Session) -> None:
-    """Look at the suite's HTML page in a real Chromium, which has to be installed."""
-    _install(session, "test")
-    session.run("pytest", "-m=browser", "conformance/tests/reports/test_page.py", *session.posargs)
-
-
-@nox.session
 def torch(session: nox.Session) -> None:
     """Run the tests that need PyTorch, which is large."""
     _install(session, "test")
@@ -336,7 +329,7 @@ def rotation(session: nox.Session) -> None:
     """Install a session that few run and collect its tests: the next one for each commit.
 
     CI does so with each commit, so that no session rots; arguments choose others. It chooses none
-    that needs a GPU, a browser, a cross-compiler, PyTorch or sanitized kernels.
+    that needs a GPU, a cross-compiler, PyTorch or sanitized kernels.
     """
     names = session.posargs
     if not names:

@@ -392,48 +392,73 @@ def test_a_permitted_answer_can_be_excused_only_where_it_fails(
     assert lines.of_run([excused], "any").results[0]["was"] == "permitted"
 
 
-def embedded(page: str) -> Any:
-    """Return the data of the page; `test_page.py` looks at it in a browser."""
-    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
-    return json.loads(text)
+def failures_of(page: str) -> list[str]:
+    """Return the ids of the failures that a page shows, in order."""
+    return re.findall(r'<article id="([^"]+)">', page)
 
 
-def test_the_page_holds_each_vector_once_and_every_result(
+def test_the_page_has_the_totals_and_the_failures_in_order(
     report: Report, suite: list[Vector]
 ) -> None:
-    data = embedded(html.page({"one": report, "two": report}, suite))
-    assert [column["variant"] for column in data["columns"]] == ["eager", "jit"] * 2
-    assert len(data["vectors"]) == len({result["id"] for result in report.results})
-    assert all("expect" in vector for vector in data["vectors"])
-    rows = [
-        (data["vectors"][v]["id"], data["verdicts"][verdict])
-        for v, _, verdict, *_ in data["results"]
-    ]
-    assert rows == [(result["id"], result["verdict"]) for result in report.results] * 2
-    bad = {r["id"] for r in report.results if r["verdict"] not in ("exact", "unsupported")}
-    later = [replace(vector, rev=vector.rev + 1) for vector in suite]
-    for known in ([], later):  # the suite is not needed, and another revision is not shown
-        shown = html.data({"one": report}, known)["vectors"]
-        assert {vector["id"] for vector in shown if "expect" in vector} == bad
+    page = html.page({"one": report, "two": report}, suite)
+    for variant in report.header["variants"]:
+        own = [result for result in report.results if result["variant"] == variant]
+        sums = Report(report.header, tuple(own)).footer
+        cells = (sums["total"], sums["applicable"], *(sums[verdict] for verdict in VERDICTS))
+        row = "".join(f"<td>{number}</td>" for number in cells)
+        assert f'<th scope="row">two {variant}</th>{row}' in page
+    failed = [each for each in report.results if each["verdict"] in compare.FAILED]
+    failed.sort(key=lines.rank)
+    shown = re.findall(r"<h3>. (\S+) ", page)
+    assert shown == 2 * [result["id"] for result in failed]
+    assert failures_of(page) == [*dict.fromkeys(shown)]  # an id is the address of its first failure
+    assert {*map(lines.rank, failed)} == {0, 1}
+    assert lines.rank({"verdict": "fail", "valid": False}) == 2  # wrong refusals are last
+    own = ("nonzero_coordinates", "eager", "fail")
+    bad = sum((r["operator"], r["variant"], r["verdict"]) == own for r in failed)
+    row = page.split('<th scope="row">nonzero_coordinates</th>')[1].split("</tr>")[0]
+    assert row.count(f">✗ {bad} fail </span>") == 2
+    for kind in html.KINDS:
+        assert f"<summary>by {kind}</summary>" in page
 
 
-def test_nothing_in_a_report_ends_the_script_and_only_its_blocks_run(
-    broken_results: list[Result],
-) -> None:
-    hostile = "</script><script>alert(1)</script><!-- & {{data}} \u2028"
-    vector = replace(broken_results[0].vector, comment=hostile)
-    report = lines.of_run([replace(broken_results[0], vector=vector)], hostile)
-    page = html.page({hostile: report})
-    assert page.count("<script") == page.count("</script>") == 2
-    assert embedded(page)["vectors"][0]["comment"] == hostile
-    assert "<title>Conformance of &lt;/script&gt;" in page
+def test_a_failure_has_its_numbers_and_their_operands(report: Report, suite: list[Vector]) -> None:
+    articles = {}
+    for article in html.page({"one": report}, suite).split("<article")[1:]:
+        articles.setdefault(re.findall(r"<h3>. (\S+) ", article)[0], article)
+    order = articles["nonzero-page-order"]
+    assert "<td>0</td><td>1</td>" in order
+    assert "Repeat: <code>dmlax-conformance run --implementation broken:Adapter --variant" in order
+    large = articles["dequantize-elements-999"]
+    assert "<summary>Operands of element [0, 0]</summary>" in large
+    assert large.count("<figcaption>") >= 3
+    assert re.search(r"\(0x[0-9a-f]{8}\)", large)
+    assert "Operands of" not in html.page({"one": report})  # the vectors are not known
+
+
+@pytest.mark.parametrize("size", [4, 256, 257])
+def test_a_tensor_of_few_elements_is_shown_however_it_is_written(size: int) -> None:
+    recipe = {"name": "splitmix64", "seed": "1", "low": 7, "high": 7, "one_in": 1}
+    shown = html._figure("x", {"dtype": "int8", "sizes": [size], "recipe": recipe})
+    assert shown.count("7") - shown.split("</figcaption>")[0].count("7") == size * (size <= 256)
+
+
+def test_nothing_in_a_report_is_markup_and_no_script_runs(broken_results: list[Result]) -> None:
+    hostile = '</title><script>alert(1)</script><!-- & " {{data}}'
+    (wrong, *_) = (r for r in broken_results if r.verdict == "fail")
+    wrong = replace(
+        wrong,
+        vector=replace(wrong.vector, comment=hostile),
+        outcome=replace(wrong.outcome, details=(hostile,)),
+    )
+    page = html.page({hostile: lines.of_run([wrong], hostile)})
+    assert "<script" not in page
+    assert page.count("<title>") == page.count("</title>") == 1
     (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', page)
-    assert policy.startswith("default-src 'none'; ")
-    for tag in ("style", "script"):
-        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        assert f"{tag}-src 'sha256-{digest}'" in policy
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page.split('id="data"')[0])
+    (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'"
+    assert not re.search("https?://", page)
 
 
 def test_reports_of_one_implementation_are_told_apart(
@@ -443,8 +468,8 @@ def test_reports_of_one_implementation_are_told_apart(
     lines.write(Path(old), small)
     lines.write(Path(new), small)
     assert cli.main(["html", old, new, "--output", output]) == 0
-    names = [each["name"] for each in embedded(Path(output).read_text())["reports"]]
-    assert names == ["broken:Adapter (old)", "broken:Adapter (new)"]
+    title = "Conformance of broken:Adapter (old), broken:Adapter (new)"
+    assert f"<title>{title}</title>" in Path(output).read_text()
     assert cli.main(["html", old, old, "--output", output]) == 2
     assert "different names" in capsys.readouterr().err
 
@@ -454,7 +479,7 @@ def test_one_run_writes_all_three(run_broken: Callable[..., int], tmp_path: Path
     assert run_broken(*QUICK, *asked) == 1
     assert len(reading.read(tmp_path / "report").results) == 2
     assert ElementTree.parse(tmp_path / "junit").getroot().get("failures") == "2"
-    assert len(embedded((tmp_path / "html").read_text())["results"]) == 2
+    assert len(failures_of((tmp_path / "html").read_text())) == 2
 
 
 def test_a_place_that_cannot_be_written_stops_the_run_before_it_starts(

@@ -1,102 +1,93 @@
-"""One self-contained page: operators by data type, feature and topic, against implementations."""
+"""One self-contained page without scripts: totals, counts by operator and kind, and failures."""
 
 import base64
 import hashlib
 import html
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import WrongUsage
+from ..format import tensors
+from ..format.layout import coordinates
 from ..format.vectors import Vector
+from ..runner.repeat import command
 from ..runner.run import VERDICTS
-from . import operands, values
-from .lines import Json, Report
+from . import operands
+from .compare import FAILED
+from .lines import Json, Report, rank
 
-SCRIPTS = ("dom", "values", "planes", "coordinates", "vector", "panel", "grid", "main")
-FACTS = ("implementation", "suite", "repeat", "python", "machine")
-MORE = ("details", "was", "reason", "got", "differs", "first")
-OF_RESULT = ("kind", "variant", "verdict", "seconds", "dtypes", *MORE)  # the rest is the vector's
+MARKS = {  # of verdicts, the worst first
+    "fail": "✗",
+    "error": "!",
+    "permitted": "≈",
+    "expected": "◇",
+    "unsupported": "○",
+    "exact": "✓",
+}
+MOST = 200  # failures of a report that are shown
+ELEMENTS = 256  # of a tensor that is written out
+ROWS = 16  # wrong elements of an output that are listed
+EXPLAINED = 3  # of them, with their operands
 
-Key = tuple[str, int]
+Key = tuple[int, str]  # the place of a report, and a variant
+Known = Mapping[tuple[str, int], Vector]  # by id and revision
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def el(name: str, *children: object, **attributes: str) -> Markup:
+    """Return an element; children that are no markup are escaped."""
+    given = "".join(f' {key.rstrip("_")}="{html.escape(text)}"' for key, text in attributes.items())
+    inner = (x if isinstance(x, Markup) else Markup(html.escape(str(x))) for x in children)
+    return Markup(f"<{name}{given}>{''.join(inner)}</{name}>")
+
+
+def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> Markup:
+    """Return a table whose rows begin with their names."""
+    names = el("tr", *(el("th", name, scope="col") for name in head))
+    body = (
+        el("tr", el("th", row[0], scope="row"), *(el("td", x) for x in row[1:])) for row in rows
+    )
+    return el("table", el("thead", names), el("tbody", *body))
 
 
 def write(path: Path, reports: Mapping[str, Report], suite: Iterable[Vector] = ()) -> None:
-    """Write the page; `suite` shows the vectors that did not fail, which reports do not hold."""
+    """Write the page; `suite` has the vectors whose operands it shows."""
     path.write_text(page(reports, suite), encoding="utf-8")
 
 
 def page(reports: Mapping[str, Report], suite: Iterable[Vector] = ()) -> str:
     """Return the page of one or several reports, given by the names they are shown under."""
-    style, script = _part("page.css"), "\n".join(_part(f"{name}.js") for name in SCRIPTS)
-    parts = {
-        "title": html.escape(f"Conformance of {', '.join(reports)}"),
-        "policy": f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}",
-        "style": style,
-        "script": script,
-        "data": _embedded(data(reports, suite)),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found.group(1)], _part("page.html"))
-
-
-def data(reports: Mapping[str, Report], suite: Iterable[Vector] = ()) -> dict[str, Any]:
-    """Return what the page shows: every vector once, and results that refer to it."""
+    style = files(__package__).joinpath("page", "page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'"
+    title = f"Conformance of {', '.join(reports)}"
     known = {(vector.id, vector.rev): vector for vector in suite}
-    results = [(i, each) for i, report in enumerate(reports.values()) for each in report.results]
-    vectors: dict[Key, dict[str, Any]] = {}
-    for _, result in results:
-        key = (result["id"], result["rev"])
-        if "expect" not in vectors.get(key, {}):
-            vectors[key] = _vector(result, known.get(key))
-    places = {key: place for place, key in enumerate(vectors)}
-    headers = [report.header for report in reports.values()]
-    columns = [(i, name) for i, header in enumerate(headers) for name in header["variants"]]
-    return {
-        "verdicts": VERDICTS,
-        "reports": [
-            {"name": name} | {fact: header[fact] for fact in FACTS}
-            for name, header in zip(reports, headers, strict=True)
-        ],
-        "columns": [{"report": place, "variant": variant} for place, variant in columns],
-        "legend": {
-            kind: dict(chain(*(header["legend"][kind].items() for header in headers)))
-            for kind in ("clauses", "flags")
-        },
-        "vectors": list(vectors.values()),
-        "results": [
-            _result(result, places, columns.index((place, result["variant"])), known)
-            for place, result in results
-        ],
-    }
+    parts, addresses = [el("h1", title), *_counts(reports)], set[str]()
+    for name, report in reports.items():
+        parts += _failures(name, report, known, addresses)
+    head = Markup(
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    )
+    head = Markup(head + el("title", title) + el("style", Markup(style)))
+    return f"<!doctype html>\n{el('html', el('head', head), el('body', *parts), lang='en')}\n"
 
 
-def _part(name: str) -> str:
-    return files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+# -- counts --------------------------------------------------------------------------------------
 
 
-def _digest(text: str) -> str:
-    """Return the source expression that lets one inline block run, and no other."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _embedded(value: Any) -> str:
-    """Return JSON in which nothing can end the script element that holds it."""
-    text = json.dumps(value, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _vector(result: Json, vector: Vector | None) -> dict[str, Any]:
-    """Return a vector: what every result says of it, and the call from where it is known."""
-    shown = {name: each for name, each in result.items() if name not in OF_RESULT}
-    known = values.call(vector) if vector is not None and "expect" not in shown else {}
-    return shown | known | {"types": _types(result)}
-
-
-def _types(result: Json) -> str:
+def types_of(result: Json) -> str:
     """Return the data types of operands and output that tell an operator's rows apart."""
     dtypes = result["dtypes"]
     names = ["InputTensor", "ATensor", "BTensor"]
@@ -107,21 +98,171 @@ def _types(result: Json) -> str:
     return " → ".join([" * ".join(given), *wanted])
 
 
-def _result(
-    result: Json, places: Mapping[Key, int], column: int, known: Mapping[Key, Vector]
-) -> list[Any]:
-    """Return vector, column, verdict and seconds, and more where there is more to say."""
-    more = {name: result[name] for name in MORE if result.get(name)}
-    key = (result["id"], result["rev"])
-    if "OutputTensor" in more.get("first", {}) and key in known:
-        sizes = known[key].outputs["OutputTensor"].sizes
-        first = [
-            {**each, "operands": operands.feeding(known[key], sizes, each["index"])}
-            for each in more["first"]["OutputTensor"]
+KINDS: Mapping[str, Callable[[Json], Sequence[str]]] = {  # of rows
+    "operator": lambda result: [""],
+    "data type": lambda result: [types_of(result)],
+    "feature": lambda result: result["flags"] or ["no feature"],
+    "topic": lambda result: [result["topic"]],
+    "rule": lambda result: result["clause"],
+}
+
+
+def _counts(reports: Mapping[str, Report]) -> Iterator[Markup]:
+    """Yield the totals, and a table of verdicts for each kind of row."""
+    columns = [(i, v) for i, r in enumerate(reports.values()) for v in r.header["variants"]]
+    names = {key: f"{[*reports][key[0]]} {key[1]}" for key in columns}
+    results = [(i, each) for i, r in enumerate(reports.values()) for each in r.results]
+    totals = {key: Counter[str]() for key in columns}
+    for place, result in results:
+        totals[place, result["variant"]][result["verdict"]] += 1
+    yield el("h2", "Totals")
+    yield table(
+        ("implementation", "total", "applicable", *VERDICTS),
+        (
+            (names[key], n.total(), n.total() - n["unsupported"], *(n[word] for word in VERDICTS))
+            for key, n in totals.items()
+        ),
+    )
+    facts = ("suite", "python", "machine")
+    for name, report in reports.items():
+        yield el(
+            "p", f"{name}: ", ", ".join(f"{x} {report.header[x]}" for x in facts), class_="muted"
+        )
+    yield el("h2", "Results")
+    for kind, rows_of in KINDS.items():
+        cells: dict[tuple[str, str], dict[Key, Counter[str]]] = {}
+        for place, result in results:
+            for row in rows_of(result):
+                row_cells = cells.setdefault((result["operator"], row), {})
+                row_cells.setdefault((place, result["variant"]), Counter())[result["verdict"]] += 1
+        shown = table(
+            (kind, *names.values()),
+            (
+                (": ".join(filter(None, row)), *(_cell(cells[row].get(key)) for key in columns))
+                for row in sorted(cells, key=lambda row: (-_failed(cells[row]), row))
+            ),
+        )
+        summary = el("summary", f"by {kind}")
+        yield el("details", summary, shown, **({"open": ""} if kind == "operator" else {}))
+
+
+def _failed(cells: Mapping[Key, Counter[str]]) -> int:
+    return sum(counts[verdict] for counts in cells.values() for verdict in FAILED)
+
+
+def _cell(counts: Counter[str] | None) -> Markup:
+    spans = [
+        el("span", f"{mark} {counts[x]} {x} ", class_=x)
+        for x, mark in MARKS.items()
+        if counts and counts[x]
+    ]
+    return Markup("".join(spans) or "-")
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+
+def _failures(name: str, report: Report, known: Known, addresses: set[str]) -> Iterator[Markup]:
+    """Yield the failures of a report: wrong values, then errors, then wrong refusals.
+
+    The first failure of a vector on the page has the vector's id for its address.
+    """
+    failed = sorted((r for r in report.results if r["verdict"] in FAILED), key=rank)
+    yield el("h2", f"Failures of {name}: {len(failed)}")
+    if len(failed) > MOST:
+        yield el("p", f"The first {MOST} are shown. A report (--report) has all.", class_="muted")
+    for result in failed[:MOST]:
+        vector = known.get((result["id"], result["rev"]))
+        repeat = command(report.header["repeat"], result["variant"], result["id"])
+        kind = "valid call" if result["valid"] else "call that must be refused"
+        about = f"{result['operator']} / {result['topic']} · {types_of(result)} · {kind}"
+        texts = [report.header["legend"]["clauses"].get(x, "") for x in result["clause"]]
+        rules = [f"{x}: {text}" for x, text in zip(result["clause"], texts, strict=True)]
+        yield el(
+            "article",
+            el("h3", f"{MARKS[result['verdict']]} {result['id']} [{result['variant']}]"),
+            el("p", result["comment"]),
+            el("p", about, class_="muted"),
+            el("ul", *(el("li", line) for line in result["details"]), class_=result["verdict"]),
+            el("p", "Repeat: ", el("code", repeat)),
+            *_outputs(result, vector),
+            *_call(result),
+            el("ul", *(el("li", rule) for rule in rules), class_="muted"),
+            **({} if result["id"] in addresses else {"id": result["id"]}),
+        )
+        addresses.add(result["id"])
+
+
+def _outputs(result: Json, vector: Vector | None) -> Iterator[Markup]:
+    """Yield the expected refusal, or the wrong elements of each output, with operands."""
+    expect, got = result["expect"], result.get("got", {})
+    if "error" in expect:
+        wanted = expect["error"]
+        yield el("p", f"Expected: refused with {wanted['code']} on {wanted['field']}")
+    for name, want in expect.get("outputs", {}).items():
+        places = result["differs"].get(name, [])[:ROWS]
+        first = result["first"].get(name) or [
+            {"index": i, "expected": _words(want)[i], "got": _words(got[name])[i]} for i in places
         ]
-        more["first"] = {**more["first"], "OutputTensor": first}
-    row = [places[key], column, VERDICTS.index(result["verdict"]), result["seconds"]]
-    return [*row, more] if more else row
+        if not first:
+            continue
+        yield el("h4", f"{name} {_head(want)}")
+        yield table(
+            ("element", "expected", "got"),
+            (
+                (
+                    list(coordinates(each["index"], tuple(want["sizes"]))),
+                    *(_number(want["dtype"], each[side]) for side in ("expected", "got")),
+                )
+                for each in first
+            ),
+        )
+        for each in first[:EXPLAINED] if name == "OutputTensor" and vector is not None else ():
+            index, sizes = each["index"], tuple(want["sizes"])
+            parts = operands.feeding(vector, sizes, index) if vector else {}
+            shown = (_figure(f"{key} [{', '.join(x['axes'])}]", x) for key, x in parts.items())
+            summary = el("summary", f"Operands of element {list(coordinates(index, sizes))}")
+            yield el("details", summary, *shown) if parts else Markup("")
+
+
+def _call(result: Json) -> Iterator[Markup]:
+    """Yield the attributes or the desc, and the inputs."""
+    given = {key: result[key] for key in ("attributes", "feature_level", "desc") if result.get(key)}
+    if given:
+        yield el("details", el("summary", ", ".join(given)), el("pre", json.dumps(given, indent=1)))
+    inputs = (_figure(name, tensor) for name, tensor in result["inputs"].items())
+    yield el("details", el("summary", "inputs"), *inputs)
+
+
+def _head(tensor: Json) -> str:
+    return f"{tensor['dtype']} {list(tensor['sizes'])}"
+
+
+def _words(tensor: Json) -> Sequence[Any]:
+    return next((tensor[key] for key in ("data", "bits") if key in tensor), ())
+
+
+def _figure(name: str, tensor: Json) -> Markup:
+    """Return a tensor with up to 256 elements, however they are written."""
+    words = _words(tensor)
+    if "recipe" in tensor and 0 < tensors.count(tensor["sizes"]) <= ELEMENTS:
+        decoded = tensors.decode(tensor, name)
+        words = next(iter(tensors.encode_words(decoded.dtype, decoded.words).values()))
+    if not words or len(words) > ELEMENTS:
+        return el("p", f"{name}: {_head(tensor)}")
+    shown = [_number(tensor["dtype"], word) if word is not None else "pad" for word in words]
+    text = np.array(shown, object).reshape(tensor["sizes"])
+    lines = np.array2string(
+        text, formatter={"all": str}, max_line_width=110, threshold=ELEMENTS + 1
+    )
+    return el("figure", el("figcaption", f"{name}: {_head(tensor)}"), el("pre", lines))
+
+
+def _number(dtype: str, word: Any) -> str:
+    """Return an element as a number, a float with its bits."""
+    (own,) = tensors.decode_words({"dtype": dtype, "bits": [word], "data": [word]}, "")
+    value = tensors.to_numpy(tensors.Tensor(dtype, (), (own,))).item()
+    return f"{value:.9g} (0x{word})" if isinstance(value, float) else str(value)
 
 
 def named(paths: Sequence[Path], reports: Sequence[Report]) -> dict[str, Report]:

@@ -63,6 +63,11 @@ def of_run(
     return Report(header, tuple(map(_line, results)))
 
 
+def rank(result: Json) -> int:
+    """Return the place of a failure: wrong values come first, then errors, then wrong refusals."""
+    return 1 if result["verdict"] == "error" else 0 if result["valid"] else 2
+
+
 def write(path: Path, report: Report) -> None:
     """Write a report."""
     lines = [report.header, *report.results, report.footer]
