@@ -133,7 +133,7 @@ constexpr int64_t kFetchedOfWord = 64;
 // --- float32 convolutions and products; no figures ---------------------------------------
 
 constexpr double kFloatProductsPerNs = 40;  // approximate throughput of a thread
-constexpr int64_t kFloatDepth = 1024;       // of panels that the second cache holds
+constexpr int64_t kFloatDepth = 1024;       // the second cache holds panels so deep
 constexpr int64_t kFloatsOfRows = 1 << 15;  // floats of rows that it holds
 constexpr int64_t kMostFloatRows = 192;
 constexpr int64_t kFloatTap = 12;  // channels; windows of fewer are copied

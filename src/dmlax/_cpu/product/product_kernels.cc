@@ -215,7 +215,7 @@ struct DotProduct {
   static constexpr bool kInOrder = true, kAddsToTerms = false, kReadsColumns = true;
   static constexpr int64_t kRows = tuning::kFewRows, kRowStep = kRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
-  static constexpr int64_t kMostRows =             // in registers at once
+  static constexpr int64_t kMostRows =             // rows in registers at once
       S::kWordsOfQuad == 1 ? tuning::kDotRows : tuning::kDotHalfRows;
 
   static constexpr int64_t kStepsAtOnce = [] {
@@ -301,7 +301,7 @@ struct DotProduct {
     if constexpr (R > 1) {
       if (rows.count < R) return multiply_rows<R - 1>(column, depth, count, rows, sums);
     }
-    constexpr int64_t kSums = S::kLanes / S::kWordsOfQuad;  // in registers
+    constexpr int64_t kSums = S::kLanes / S::kWordsOfQuad;  // sums in registers
     constexpr int64_t C = 4 * R <= kSums ? 4 : 2 * R <= kSums ? 2 : 1;
     int64_t at = 0;
     for (; at + C <= count; at += C)
@@ -693,7 +693,7 @@ struct ColumnProduct {
 // row of A, of ones, sums B's columns. Rows are signed, columns unsigned, as in PanelProduct.
 template <typename S>
 struct UnpackedProduct {
-  static constexpr int64_t kChunk = kDepthStep;  // of B's rows
+  static constexpr int64_t kChunk = kDepthStep;  // rows of B
   static constexpr int kRowsAtOnce = tuning::kUnpackedRows;
 
   static void lay_out(ProductProblem& problem) {

@@ -29,10 +29,10 @@ struct ProductShape {
 
 struct ProductLayout {
   bool direct;               // rows are multiplied in place
-  int64_t words, row_bytes;  // of a packed row
-  int64_t panel_bytes;       // of 64 columns and their sums
+  int64_t words, row_bytes;  // words and bytes of a packed row
+  int64_t panel_bytes;       // bytes of 64 columns and their sums
   int64_t panels;
-  int64_t packed_rows_bytes;  // of A if all threads read them, else 0
+  int64_t packed_rows_bytes;  // A's packed rows if all threads read them, else 0
   int64_t step;               // rows that a panel multiplies at once
   int64_t rows_at_once;       // rows that are packed before panels are multiplied
 };
@@ -47,11 +47,11 @@ struct ProductProblem {
   const int32_t* a_zeros;  // one per row; null: all rows have `a_zero`
   int32_t a_zero;
   bool needs_column_sums;       // a zero point of A is not 0
-  const int32_t* column_sums;   // of B as signed bytes, or null
+  const int32_t* column_sums;   // B's column sums as signed bytes, or null
   const int32_t* wide_bias;     // if adding it may overflow a sum; else `offset` has it
   RequantizeParams requantize;  // `filter_zero`: zero points of B; channels: columns
   bool scaled;                  // outputs are floats: `sum * factor + addend`
-  const float* factors;         // of scaled outputs, one per column
+  const float* factors;         // one per column of scaled outputs
   const float* addends;         // one per column; null: 0
 };
 

@@ -30,9 +30,7 @@ struct FloatShape {
 
   int64_t channels() const { return inputs / groups; }
   int64_t columns() const { return outputs / groups; }
-  int64_t product(int64_t FloatAxis::* of) const {
-    return axes[0].*of * axes[1].*of * axes[2].*of;
-  }
+  int64_t product(int64_t FloatAxis::* of) const { return axes[0].*of * axes[1].*of * axes[2].*of; }
   int64_t taps() const { return channels() == 0 ? 0 : product(&FloatAxis::kernel); }
   int64_t depth() const { return taps() * channels(); }
   int64_t input_pixels() const { return product(&FloatAxis::size); }
@@ -45,9 +43,7 @@ struct FloatShape {
            axes[2].start == 0;
   }
   // Whether windows are copied: their taps are too short to be read in place.
-  bool gathers() const {
-    return groups == 1 && !is_product() && channels() < tuning::kFloatTap;
-  }
+  bool gathers() const { return groups == 1 && !is_product() && channels() < tuning::kFloatTap; }
 
   int64_t padded_columns() const {
     return (columns() + kFloatVector - 1) / kFloatVector * kFloatVector;
@@ -184,7 +180,7 @@ class Windows {
 
   const FloatShape& shape_;
   const float *zeros_, *image_;
-  int64_t index_[kAxes], at_[kAxes];  // of the output; of the window's first tap in the input
+  int64_t index_[kAxes], at_[kAxes];  // the output's; the input's, at the window's first tap
   bool whole_[kAxes];                 // the window is inside along an axis
 };
 
@@ -207,8 +203,8 @@ struct FloatCall {
 
   // Approximate time of one thread.
   double time() const {
-    const double products = static_cast<double>(shape.pixels()) *
-                            static_cast<double>(shape.depth() * shape.outputs);
+    const double products =
+        static_cast<double>(shape.pixels()) * static_cast<double>(shape.depth() * shape.outputs);
     return products / tuning::kFloatProductsPerNs;
   }
 
@@ -235,7 +231,8 @@ struct FloatCall {
       last.buffers.output = output;
       if (buffers.residual != nullptr) last.epilogue.residual = residual;
     }
-    const bool good = last.run_phases_of(*this, from_first, to_first, zeros, packed, input, residual);
+    const bool good =
+        last.run_phases_of(*this, from_first, to_first, zeros, packed, input, residual);
     shared_scratch.give_back();
     return good;
   }
@@ -277,27 +274,27 @@ struct FloatCall {
     const bool alone = pool.num_threads() <= 1 || time() < tuning::kSharedProductNs;
     const TaskGrid parts = divide(alone ? 1 : pool.num_threads());
     const int64_t tasks = parts.count();
-    const std::array<PhaseTasks, 3> phases = {{{packs + moves + residuals, 1},
-                                               {tasks, tasks},
-                                               {to_first ? outputs.count() : 0, 4}}};
+    const std::array<PhaseTasks, 3> phases = {
+        {{packs + moves + residuals, 1}, {tasks, tasks}, {to_first ? outputs.count() : 0, 4}}};
     std::atomic<bool> good{true};
-    dmlax::run_phases(alone ? nullptr : &pool, phases, [&](size_t phase, int64_t first, int64_t last) {
-      if (phase == 1) {
-        if (!multiply(parts, first, last, zeros)) good = false;
-        return;
-      }
-      for (int64_t i = first; i < last; ++i) {
-        if (phase == 2) {
-          outputs.to_first(kernels, i, given.buffers.output, buffers.output);
-        } else if (i < packs) {
-          packing.run(i);
-        } else if (i < packs + moves) {
-          inputs.to_last(kernels, i - packs, input, given.buffers.input);
-        } else {
-          outputs.to_last(kernels, i - packs - moves, residual, given.buffers.residual);
-        }
-      }
-    });
+    dmlax::run_phases(
+        alone ? nullptr : &pool, phases, [&](size_t phase, int64_t first, int64_t last) {
+          if (phase == 1) {
+            if (!multiply(parts, first, last, zeros)) good = false;
+            return;
+          }
+          for (int64_t i = first; i < last; ++i) {
+            if (phase == 2) {
+              outputs.to_first(kernels, i, given.buffers.output, buffers.output);
+            } else if (i < packs) {
+              packing.run(i);
+            } else if (i < packs + moves) {
+              inputs.to_last(kernels, i - packs, input, given.buffers.input);
+            } else {
+              outputs.to_last(kernels, i - packs - moves, residual, given.buffers.residual);
+            }
+          }
+        });
     return good;
   }
 
@@ -407,8 +404,12 @@ const char* describe(FloatShape& shape, const Operands& inputs, const ffi::AnyBu
   for (int64_t i = 0; i < axes; ++i) {
     FloatAxis& axis = shape.axes[kAxes - axes + i];
     const auto window = [&](int64_t row) { return windows[static_cast<size_t>(row * axes + i)]; };
-    axis = {at(of_input, shape.input_last, i), at(of_output, shape.output_last, i), window(0),
-            window(1), window(2), window(3)};
+    axis = {at(of_input, shape.input_last, i),
+            at(of_output, shape.output_last, i),
+            window(0),
+            window(1),
+            window(2),
+            window(3)};
     if (!is_size(axis.kernel, 1) || !is_size(axis.stride, 1) || !is_size(axis.dilation, 1) ||
         axis.start <= -kMostSize || axis.start >= kMostSize || axis.size >= kMostSize ||
         axis.output >= kMostSize) {
@@ -421,7 +422,7 @@ const char* describe(FloatShape& shape, const Operands& inputs, const ffi::AnyBu
 const char* check_filter(const FloatShape& shape, const ffi::AnyBuffer& filter, int64_t calls) {
   const int64_t elements = element_count(filter);
   if (shape.channels() > 0 &&
-      !is_product_within({shape.product(&FloatAxis::kernel) , shape.channels()}, elements)) {
+      !is_product_within({shape.product(&FloatAxis::kernel), shape.channels()}, elements)) {
     return "the filter has too few elements";
   }
   const int64_t rows = shape.packed ? shape.filter_floats() : shape.depth() * shape.outputs;
@@ -459,10 +460,9 @@ Outcome convolve(const Call<FloatConvolutionKernels>& call, const Operands& inpu
   shape.packed = packed, shape.transposed = transposed;
   if (const char* wrong = describe(shape, inputs, *output, axes, windows, leading)) return wrong;
   const int64_t kernel_limit = std::max<int64_t>(1, element_count(inputs[kFilter]));
-  if (shape.channels() > 0 &&
-      !is_product_within({shape.axes[0].kernel, shape.axes[1].kernel, shape.axes[2].kernel,
-                          shape.channels()},
-                         kernel_limit)) {
+  if (shape.channels() > 0 && !is_product_within({shape.axes[0].kernel, shape.axes[1].kernel,
+                                                  shape.axes[2].kernel, shape.channels()},
+                                                 kernel_limit)) {
     return "the filter has too few elements";
   }
   if (const char* wrong = check_filter(shape, inputs[kFilter], batch.count())) return wrong;
@@ -475,16 +475,18 @@ Outcome convolve(const Call<FloatConvolutionKernels>& call, const Operands& inpu
     if (!has_count(inputs[i], {0, shape.outputs})) return misfit(i);
   }
   if (has_null(inputs) || is_null(*output)) return "a buffer is null";
-  const bool folds = batch.count() > 1 && batch.folds(inputs) && element_count(inputs[kResidual]) == 0;
+  const bool folds =
+      batch.count() > 1 && batch.folds(inputs) && element_count(inputs[kResidual]) == 0;
   const int64_t calls = folds ? 1 : batch.count();
   if (folds) shape.images *= batch.count();
   const int64_t elements = element_count(*output) / calls;
   for (int64_t i = 0; i < calls; ++i) {
     const auto of = [&](Operand operand) { return batch.elements_of<float>(inputs[operand], i); };
-    const FloatBuffers buffers = {of(kInput), of(kFilter), of(kFactor), of(kBias), of(kResidual),
-                                  data_of<float>(*output) + i * elements};
-    const FloatEpilogue epilogue = {buffers.factor, buffers.bias, buffers.residual,
-                                    Activation{activation}, low, high, fuses};
+    const FloatBuffers buffers = {of(kInput),    of(kFilter),
+                                  of(kFactor),   of(kBias),
+                                  of(kResidual), data_of<float>(*output) + i * elements};
+    const FloatEpilogue epilogue = {
+        buffers.factor, buffers.bias, buffers.residual, Activation{activation}, low, high, fuses};
     if (!FloatCall{shape, call.kernels, buffers, epilogue, call.pool}.run()) {
       return Outcome::out_of_memory("no memory for its scratch");
     }

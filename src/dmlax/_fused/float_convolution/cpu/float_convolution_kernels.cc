@@ -119,7 +119,9 @@ __attribute__((noinline)) void finish(const FloatEpilogue& e, const FloatOutput&
                                       const float* sums) {
   with_activation(e.activation, [&](auto activation) {
     const auto part = [&](const float* from, int64_t at, int64_t to, int64_t left) {
-      const auto read = [&](const float* p) { return left == kLanes ? load(p) : load_some(p, left); };
+      const auto read = [&](const float* p) {
+        return left == kLanes ? load(p) : load_some(p, left);
+      };
       Floats y = load(from);
       if (e.factor != nullptr) y *= read(e.factor + at);
       if (e.bias != nullptr) y += read(e.bias + at);
@@ -153,7 +155,7 @@ struct Part {
 struct Tile {
   const float* const* taps;
   int64_t pitch, channel;
-  const float* panel;  // of the part
+  const float* panel;  // the part's panel
   int64_t width;
   float* sums;
 };
@@ -246,14 +248,16 @@ void multiply(const FloatRows& rows, const FloatFilter& filter, const FloatOutpu
   const int64_t depth = filter.taps * filter.length;
   const int64_t padded = (filter.columns + kFloatVector - 1) / kFloatVector * kFloatVector;
   // Parts of the depth whose panel stays in the second cache while rows meet it.
-  const int64_t taps = std::max<int64_t>(1, tuning::kFloatDepth / std::max<int64_t>(1, filter.length));
+  const int64_t taps =
+      std::max<int64_t>(1, tuning::kFloatDepth / std::max<int64_t>(1, filter.length));
   const int64_t elements = filter.taps == 1 ? tuning::kFloatDepth : filter.length;
   const bool is_whole = filter.taps <= taps && filter.length <= elements;
   for (int64_t panel = first; panel < last; ++panel) {
     const int64_t column = panel * kFloatPanel;
     const int64_t width = std::min(kFloatPanel, padded - column);
     const int64_t count = std::min(kFloatPanel, filter.columns - column);
-    Tile tile = {rows.taps, rows.pitch, rows.first_channel, filter.panels + column * depth, width, sums};
+    Tile tile = {rows.taps, rows.pitch, rows.first_channel, filter.panels + column * depth,
+                 width,     sums};
     Part part = {0, 0, 0, 0, false};
     do {
       part.first_tap = part.last_tap;

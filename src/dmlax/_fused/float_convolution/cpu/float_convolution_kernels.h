@@ -1,7 +1,7 @@
 // Kernels of float32 convolutions and products with channels last, for one instruction set.
 //
-// A sum is one chain of fused multiplications and additions, which begins at 0 and takes the taps in
-// their order and the channels of a tap in theirs. Nothing else decides its bits.
+// A sum is one chain of fused multiplications and additions, which begins at 0 and takes the taps
+// in their order and the channels of a tap in theirs. Nothing else decides its bits.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ enum class Activation : int64_t { none, clip, hard_sigmoid, hard_swish, sigmoid,
 
 // Output = activation(sum * factor + bias + residual), rounded after every operation.
 struct FloatEpilogue {
-  const float* factor;  // of every column, or null
-  const float* bias;    // of every column, or null
-  const float* residual;  // of every output, or null
+  const float* factor;    // a factor for every column, or null
+  const float* bias;      // an addend for every column, or null
+  const float* residual;  // an addend for every output, or null
   Activation activation;
-  float low, high;  // of a clip; slope and offset of a hard sigmoid
+  float low, high;  // a clip's limits, or a hard sigmoid's slope and offset
   bool fuses;       // the slope's product is not rounded
 };
 
@@ -34,14 +34,14 @@ struct FloatRows {
 };
 
 struct FloatFilter {
-  const float* panels;  // of a group: each has `width` floats for every element of the depth
-  int64_t columns;      // of a group
+  const float* panels;   // a group's: each has `width` floats for every element of the depth
+  int64_t columns;       // columns of a group
   int64_t taps, length;  // the depth is taps * length
 };
 
 struct FloatOutput {
   float* data;
-  int64_t columns;  // of all groups
+  int64_t columns;  // columns of all groups
   int64_t first;    // column of the group
 };
 
@@ -52,8 +52,8 @@ struct FloatConvolutionKernels {
 
   // Multiplies the channels [first, last) of rows, each by its filter of `columns` channels.
   void (*multiply_channels)(const FloatRows& rows, const FloatFilter& filter,
-                            const FloatOutput& output, const FloatEpilogue& epilogue,
-                            int64_t first, int64_t last);
+                            const FloatOutput& output, const FloatEpilogue& epilogue, int64_t first,
+                            int64_t last);
 
   // target[c * target_stride + r] = source[r * source_stride + c]
   void (*transpose)(float* target, int64_t target_stride, const float* source,
