@@ -16,6 +16,7 @@ from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name
 from dmlax.onnx.operators import Context, find, float64, sizes, why_not, wide
+from dmlax.onnx.operators.functions import ELEMENT_WISE
 from dmlax.onnx.operators.nonzero import Counted
 from dmlax.onnx.operators.values import (
     DTYPES,
@@ -189,6 +190,7 @@ def _compute(
 _BY_METHODS = {"Dropout", "Flatten", "Identity", "Reshape", "Shape", "Size", "Slice", "Split"}
 _BY_METHODS |= {"Squeeze", "Transpose"}
 _BY_METHODS |= {"Erf", "NonZero"}  # ONNX Runtime's bits; as many rows as there are
+_ROW = 1 << 12  # elements: element-wise functions of fewer compile once for all shapes
 _FEW = 1 << 16  # elements; the shapes of more are found before they are made
 
 
@@ -198,22 +200,45 @@ def _compute_known(
     """Calls the device's function on a CPU at once, with 64 bits; returns arrays of NumPy."""
     if node.op in _BY_METHODS and not node.domain:
         return function(*operands)
+    shape = _shape_of_few(node, moved, operands)
+    copies = [operands[i] for i in moved]
+    given = copies if shape is None else [_in_row(x, shape) for x in copies]
 
     def compute() -> Any:
-        values = [jnp.asarray(x) if i in moved else x for i, x in enumerate(operands)]
-        return function(*values)
+        values = dict(zip(moved, map(jnp.asarray, given), strict=True))
+        return function(*(values.get(i, x) for i, x in enumerate(operands)))
 
     count = math.prod(max(x.size, 1) for i in moved if (x := operands[i]) is not None)
     has_sizes = len(moved) < len([x for x in operands if x is not None])
-    copies = [operands[i] for i in moved]
     with jax.enable_x64(True):
         if is_large := has_sizes or count > _FEW:
             expect_memory(np.uint8, max(_bytes(copies), _bytes(jax.eval_shape(compute))))
         with compat.on_cpu_at_once():
             outputs = jax.tree.map(np.asarray, compute())
+    if shape is not None:
+        outputs = outputs[: math.prod(shape)].reshape(shape).copy()
     if not is_large:
         expect_memory(np.uint8, max(_bytes(copies), _bytes(outputs)))
     return outputs
+
+
+def _shape_of_few(
+    node: Node, moved: Sequence[int], operands: Sequence[Any]
+) -> tuple[int, ...] | None:
+    """The shape of a function's few elements, each of which it computes alone; None for others."""
+    present = [x for x in operands if x is not None]
+    if node.domain or node.op not in ELEMENT_WISE or len(moved) < len(present):
+        return None
+    try:
+        shape = np.broadcast_shapes(*(x.shape for x in present))
+    except ValueError:  # the function says so
+        return None
+    return shape if 0 < math.prod(shape) <= _ROW else None
+
+
+def _in_row(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The elements of a broadcast tensor, repeated to a row of one length for all shapes."""
+    return np.resize(np.broadcast_to(x, shape), _ROW)
 
 
 def _bytes(values: Any) -> int:

@@ -9,6 +9,7 @@ from onnx import numpy_helper
 
 import dmlax
 import dmlax.onnx
+from support import compilations
 
 X = np.ones((4, 3), np.float32)
 F = np.float32
@@ -110,3 +111,24 @@ def test_values_of_an_input_are_still_named():
     )
     with pytest.raises(dmlax.UnsupportedError, match="'s', depends on values of an input"):
         dmlax.onnx.load(file)
+
+
+def test_element_wise_functions_of_few_elements_compile_once():
+    """As a file makes windows and tables of a Fourier transform: of any shape, and broadcast."""
+    text = """agraph (float[n] x) => (float[k, k] y) {
+        r = Range(z, k, one)
+        column = Reshape(r, m)
+        table = Mul(column, r)
+        c = Sqrt(table)
+        is_less = Less(c, r)
+        e = Where(is_less, c, one)
+        y = Add(x, e)
+    }"""
+    for k, is_new in ((3, True), (1, False), (65, True)):  # of more than a row
+        constants = {"z": F(0), "k": F(k), "one": F(1), "m": [-1, 1]}
+        file, x = _model(text, constants), np.ones(k, np.float32)
+        with compilations() as programs:
+            loaded = dmlax.onnx.load(file)
+        (wanted,) = onnxruntime.InferenceSession(file.SerializeToString()).run(None, {"x": x})
+        np.testing.assert_allclose(loaded(x)["y"], wanted, rtol=1e-6)
+        assert (len(programs) > 2) == is_new  # a Range compiles for each length

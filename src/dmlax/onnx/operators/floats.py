@@ -38,7 +38,7 @@ from dmlax.onnx.operators.values import (
 )
 
 _Pair = Callable[..., Array]
-_BINARY = (7, 13, 14)
+_ARITHMETIC = (7, 13, 14)
 _LIMITS = {"min": float, "max": float}
 _BLOCK, _FEWEST = 128, 16  # depth and width of a block of ONNX Runtime's products; columns
 
@@ -79,24 +79,24 @@ def _truncated_quotient(a: Array, b: Array) -> Array:
     return lax.div(*jnp.broadcast_arrays(a, b))
 
 
-_FUNCTIONS: tuple[tuple[str, tuple[int, ...], _Pair], ...] = (
-    ("Add", _BINARY, add),
+BINARY: tuple[tuple[str, tuple[int, ...], _Pair], ...] = (
+    ("Add", _ARITHMETIC, add),
     ("And", (7,), jnp.logical_and),
     ("BitwiseAnd", (18,), jnp.bitwise_and),
     ("BitwiseOr", (18,), jnp.bitwise_or),
     ("BitwiseXor", (18,), jnp.bitwise_xor),
-    ("Div", _BINARY, on_floats(ieee.divide, _truncated_quotient)),
+    ("Div", _ARITHMETIC, on_floats(ieee.divide, _truncated_quotient)),
     ("Equal", (7, 11, 13, 19), jnp.equal),
     ("Greater", (7, 9, 13), jnp.greater),
     ("GreaterOrEqual", (12, 16), jnp.greater_equal),
     ("Less", (7, 9, 13), jnp.less),
     ("LessOrEqual", (12, 16), jnp.less_equal),
-    ("Mul", _BINARY, multiply),
+    ("Mul", _ARITHMETIC, multiply),
     ("Or", (7,), jnp.logical_or),
-    ("Sub", _BINARY, on_floats(ieee.subtract, jnp.subtract)),
+    ("Sub", _ARITHMETIC, on_floats(ieee.subtract, jnp.subtract)),
     ("Xor", (7,), jnp.logical_xor),
 )
-for _op, _versions, _device in _FUNCTIONS:
+for _op, _versions, _device in BINARY:
     operator(_op, *_versions)(binary(_device))
 
 

@@ -16,6 +16,7 @@ from dmlax._fused.rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators import rational
 from dmlax.onnx.operators.floats import (
+    BINARY,
     add,
     align,
     binary,
@@ -183,6 +184,8 @@ def mean(*inputs: Tensor) -> Array:
     return ieee.multiply(x, filled(x, np.float32(1) / np.float32(len(inputs))))
 
 
+ELEMENT_WISE = {row.op for row in _UNARY} | {op for op, *_ in BINARY}
+ELEMENT_WISE |= {"Cast", "Max", "Mean", "Min", "Mod", "PRelu", "Sum", "Where"}
 operator("Max", 6)(maximum)
 operator("Min", 6)(minimum)
 
