@@ -11,6 +11,7 @@ from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.errors import SpecViolation
 from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.runner import report
 from dmlax_conformance.runner import run as runner
 from dmlax_conformance.runner.run import VERDICTS, Totals
 
@@ -48,8 +49,15 @@ def test_controls(name: str, sample: list[Vector], tmp_path: Path) -> None:
         ("oracle --flag Tie --strict", 0, ""),
         ("oracle --flag Tie --min-cases 1000", 3, "needed 1000"),
         ("oracle --vectors /no/such/folder", 3, "0 applicable cases, needed 1"),
-        ("oracle --id no-such-vector", 3, "0 applicable cases, needed 1"),
-        ("oracle --flag NoSuchFlag", 3, "0 applicable cases, needed 1"),
+        (
+            "oracle --id quantize-ties-int3",
+            2,
+            "--id quantize-ties-int3: no vector has it; the nearest",
+        ),
+        ("oracle --flag Tei", 2, "--flag Tei: no vector has it; the nearest is Tie"),
+        ("oracle --without-flag Paddin", 2, "the nearest is Padding"),
+        ("oracle --operator max_poolin", 2, "the nearest is max_pooling"),
+        ("oracle --flag Groups", 3, "0 applicable cases, needed 1"),
         ("oracle --variant jit", 2, "oracle has no variant jit"),
         ("nobody", 2, "nobody"),
         ("no.such.module:Class", 2, "no.such.module"),
@@ -71,6 +79,51 @@ def test_a_failure_shows_how_to_repeat_it(capsys: Output) -> None:
     )
     assert again in shown
     assert "given InputTensor int32[19] -9 -8" in shown
+
+
+def test_refusals_and_flags_can_be_left_out(capsys: Output) -> None:
+    operator, what = QUICK[:2], "; left out: "
+    assert run("oracle", *operator, "--flag", "Invalid", "--valid-only") == 3
+    assert run("oracle", *QUICK, "--without-flag", "Invalid", "--valid-only") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith(f"{what}vectors with the flag Invalid, calls and descs that break a rule")
+    assert cli.main(["list", *operator]) == cli.main(["list", *operator, "--valid-only"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len({*lines}) < len(lines) < 2 * len({*lines})
+    assert sum(line.startswith("invalid") for line in lines) > 50
+
+
+def test_operators_that_are_not_declared_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    (tmp_path / "own.py").write_text(
+        "from dmlax_conformance.adapters.oracle import Oracle\n"
+        "class Own(Oracle):\n    operators = ('quantized_lookup',)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "report.jsonl"
+    assert run("own:Own", "--valid-only", "--report", str(path)) == 0
+    assert " vectors of operators that are not declared" in capsys.readouterr().out
+    results = [json.loads(line) for line in path.read_text().splitlines()[1:-1]]
+    assert {result["operator"] for result in results} == {"quantized_lookup"}
+
+
+def test_wrong_values_come_first(sample: list[Vector], capsys: Output) -> None:
+    class Wrong(Oracle):
+        def run(self, case: Case, variant: str) -> dict[str, Any]:
+            if case.operator == "quantized_lookup":
+                raise ValueError("no")
+            return {}
+
+    results = list(runner.run(Wrong(), sample, ["eager"]))
+    report.show(results, "again", len(results))
+    shown = [
+        line for line in capsys.readouterr().out.splitlines() if line[:5] in ("FAIL ", "ERROR")
+    ]
+    valid = {vector.id: vector.is_valid for vector in sample}
+    ranks = [runner.rank_of(w[0].lower(), valid[w[1]]) for w in map(str.split, shown)]
+    assert ranks == sorted(ranks)
+    assert {*ranks} == {0, 1, 2}
 
 
 def test_list_and_show(capsys: Output) -> None:

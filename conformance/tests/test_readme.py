@@ -81,7 +81,7 @@ class Options:
 def test_options_of_pytest_are_documented() -> None:
     options = Options()
     pytest_plugin.pytest_addoption(options)  # type: ignore[arg-type]
-    assert len(options.names) == 11
+    assert len(options.names) == 13
     assert all(f"`{name}" in README for name in options.names)
 
 

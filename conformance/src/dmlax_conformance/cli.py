@@ -58,6 +58,13 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _run_started(options: argparse.Namespace, adapter: Program, chosen: list[Vector]) -> int:
+    left_out = [f"vectors with the flag {name}" for name in options.without_flag or ()]
+    left_out += ["calls and descs that break a rule"] if options.valid_only else []
+    if adapter.operators is not None:
+        own = [vector for vector in chosen if vector.operator in adapter.operators]
+        more = len(chosen) - len(own)
+        left_out += [f"{more} vectors of operators that are not declared"] if more else []
+        chosen = own
     variants = runner.variants_of(adapter, options.variant)
     reasons = expected.reasons(options, adapter)
     jobs = options.jobs or (JOBS if adapter.concurrent else 1)
@@ -68,7 +75,7 @@ def _run_started(options: argparse.Namespace, adapter: Program, chosen: list[Vec
     if len(results) < total:
         complaints.append(f"interrupted: {len(results)} of {total} ran")
     start = start_of_command(options.implementation, options.vectors, options.time_limit)
-    report.show(results, start, options.max_shown, adapter)
+    report.show(results, start, options.max_shown, adapter, left_out)
     reports.write(options, results, adapter)
     for line in complaints:
         complain(line, FAILED)

@@ -13,12 +13,14 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-FILTERS = ("vectors", "operator", "id", "flag")
+FILTERS = ("vectors", "operator", "id", "flag", "without-flag", "valid-only")
 OPTIONS: dict[str, dict[str, Any]] = {
     "vectors": {"metavar": "DIR", "type": Path, "help": "another folder of vectors"},
     "operator": {"metavar": "NAME", "action": "append", "help": "only this operator"},
     "id": {"metavar": "ID", "action": "append", "help": "only this vector"},
     "flag": {"metavar": "NAME", "action": "append", "help": "only vectors with this flag"},
+    "without-flag": {"metavar": "NAME", "action": "append", "help": "no vectors with this flag"},
+    "valid-only": {"action": "store_true", "help": "only vectors that keep every rule"},
     "variant": {
         "metavar": "NAME",
         "help": "one of the adapter's, or all; default: those that it runs usually",

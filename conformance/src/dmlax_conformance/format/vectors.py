@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import Malformed, NotStartable, in_file
+from ..errors import Malformed, NotStartable, WrongUsage, in_file
 from ..paths import schema_file, vectors_dir
 from ..texts import printable
 from . import json_schema, layout, limits, tensors
@@ -123,10 +124,32 @@ def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[
 
 
 def selected(options: Any) -> list[Vector]:
-    """Return the vectors that a command's options choose."""
+    """Return the vectors that a command's options choose; raise `WrongUsage` at unknown names."""
+    _check_known("operator", options.operator, SIGNATURES)
     suite = load_all(options.vectors, options.operator or ())
+    _check_known("id", options.id, (vector.id for vector in suite))
+    there = {flag for vector in suite for flag in vector.flags}
+    for option, names in (("flag", options.flag), ("without-flag", options.without_flag)):
+        if not {*(names or ())} <= there:  # other vectors may have a flag that these lack
+            there.update(flag for vector in load_all() for flag in vector.flags)
+            _check_known(option, names, there)
     wanted = (options.operator, options.id, options.flag)
-    return [vector for vector in suite if matches(vector, *wanted)]
+    return [
+        vector
+        for vector in suite
+        if matches(vector, *wanted)
+        and vector.flags.isdisjoint(options.without_flag or ())
+        and (vector.is_valid or not options.valid_only)
+    ]
+
+
+def _check_known(what: str, names: Collection[str] | None, known: Iterable[str]) -> None:
+    """Raise `WrongUsage` at a name that is unknown, with the nearest one that is known."""
+    there = {*known} if names else {*()}
+    for name in sorted({*(names or ())} - there):
+        nearest = get_close_matches(name, there, 1, 0)
+        hint = f"; the nearest is {nearest[0]}" if nearest else ""
+        raise WrongUsage(f"--{what} {name}: no vector has it{hint}")
 
 
 def _check_ids(suite: Iterable[Vector]) -> None:

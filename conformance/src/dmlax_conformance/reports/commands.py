@@ -135,8 +135,7 @@ def _export(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     every = vectors.load_all(options.vectors)
-    wanted = (options.operator, options.id, options.flag)
-    chosen = [vector for vector in every if vectors.matches(vector, *wanted)]
+    chosen = vectors.selected(options)
     adapter = Results(options.results, {vector.id for vector in every})
     results = list(runner.run(adapter, chosen, adapter.variants))
     start = shlex.join(["dmlax-conformance", "check", "--results", str(options.results)])

@@ -22,7 +22,7 @@ from . import operands
 from .compare import FAILED
 from .lines import Json, Report, rank
 
-MARKS = {  # of verdicts, the worst first
+MARKS = {  # the sign of each verdict, the worst first
     "fail": "✗",
     "error": "!",
     "permitted": "≈",
@@ -30,13 +30,13 @@ MARKS = {  # of verdicts, the worst first
     "unsupported": "○",
     "exact": "✓",
 }
-MOST = 200  # failures of a report that are shown
-ELEMENTS = 256  # of a tensor that is written out
-ROWS = 16  # wrong elements of an output that are listed
-EXPLAINED = 3  # of them, with their operands
+MOST = 200  # the most failures of a report that are shown
+ELEMENTS = 256  # the most elements of a tensor that is written out
+ROWS = 16  # the most wrong elements of an output that are listed
+EXPLAINED = 3  # the most wrong elements that are shown with their operands
 
 Key = tuple[int, str]  # the place of a report, and a variant
-Known = Mapping[tuple[str, int], Vector]  # by id and revision
+Known = Mapping[tuple[str, int], Vector]  # vectors by id and revision
 
 
 class Markup(str):
@@ -98,7 +98,7 @@ def types_of(result: Json) -> str:
     return " → ".join([" * ".join(given), *wanted])
 
 
-KINDS: Mapping[str, Callable[[Json], Sequence[str]]] = {  # of rows
+KINDS: Mapping[str, Callable[[Json], Sequence[str]]] = {  # names of rows
     "operator": lambda result: [""],
     "data type": lambda result: [types_of(result)],
     "feature": lambda result: result["flags"] or ["no feature"],

@@ -6,8 +6,9 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 from ..runner.repeat import command
+from .compare import FAILED
 from .expected import key_of
-from .lines import Json, Report
+from .lines import Json, Report, rank
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -30,6 +31,7 @@ def root(report: Report, bad: Collection[str]) -> Element:
             value = _legal(str(report.header[fact]))
             SubElement(properties, "property", name=fact, value=value)
         results = [result for result in report.results if result["operator"] == operator]
+        results.sort(key=lambda result: rank(result) if result["verdict"] in FAILED else 3)
         suite.extend(_case(report, result, bad) for result in results)
         _count(suite, results)
     _count(top, report.results)

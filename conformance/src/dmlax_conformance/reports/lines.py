@@ -11,7 +11,7 @@ from typing import Any
 from .. import __version__
 from ..format import vectors
 from ..runner.repeat import start_of_command
-from ..runner.run import VERDICTS, Result
+from ..runner.run import VERDICTS, Result, rank_of
 from . import values
 from .expected import Excused
 
@@ -64,8 +64,8 @@ def of_run(
 
 
 def rank(result: Json) -> int:
-    """Return the place of a failure: wrong values come first, then errors, then wrong refusals."""
-    return 1 if result["verdict"] == "error" else 0 if result["valid"] else 2
+    """Return the place of a failure among others."""
+    return rank_of(result["verdict"], result["valid"])
 
 
 def write(path: Path, report: Report) -> None:

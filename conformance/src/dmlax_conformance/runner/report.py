@@ -1,6 +1,7 @@
 """Showing a run on the console: a table, and what went wrong."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from ..exit_codes import UNUSABLE
@@ -27,16 +28,24 @@ def table(results: Sequence[Result]) -> Table:
     return shown
 
 
-def show(results: Sequence[Result], start: str, limit: int, adapter: Adapter | None = None) -> None:
-    """Print the failures with the commands that repeat them, the table, and what was computed."""
+def show(
+    results: Sequence[Result],
+    start: str,
+    limit: int,
+    adapter: Adapter | None = None,
+    left_out: Sequence[str] = (),
+) -> None:
+    """Print the failures, worst first, the table, what was computed, and what was left out."""
     bad = [result for result in results if result.verdict in ("fail", "error")]
+    bad.sort(key=attrgetter("rank"))
     lines = [line for result in bad[:limit] for line in explain(result, start)]
     if len(bad) > limit:
         lines.append(f"... and {len(bad) - limit} more; --report keeps them all")
     rows = [judged(adapter, result) for result in results]
     computed = [f"{name} ({count} values)" for name, count in sorted(values_of(rows).items())]
     lines += [str(table(results)), f"computed: {', '.join(computed) or 'nothing'}"]
-    print("\n".join([*lines, str(share_of(rows))]))
+    more = f"; left out: {', '.join(left_out)}" if left_out else ""
+    print("\n".join([*lines, f"{share_of(rows)}{more}"]))
 
 
 def complain_of_shortfalls(

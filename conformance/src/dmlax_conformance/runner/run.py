@@ -42,6 +42,16 @@ class Result:
         """One of `VERDICTS`."""
         return self.outcome.verdict
 
+    @property
+    def rank(self) -> int:
+        """The place of a failure among others, as `rank_of` has it."""
+        return rank_of(self.verdict, self.vector.is_valid)
+
+
+def rank_of(verdict: str, is_valid: bool) -> int:
+    """Return the place of a failure: wrong values come first, then errors, then wrong refusals."""
+    return 1 if verdict == "error" else 0 if is_valid else 2
+
 
 @dataclass(frozen=True)
 class Totals:

@@ -63,7 +63,8 @@ def findings(adapter: Adapter, suite: Sequence[Vector]) -> Iterator[Finding]:
     yield _introduction(adapter, {vector.operator for vector in suite})
     answered = 0
     for variant in adapter.variants:
-        yield _unknown(adapter, variant)
+        if not _claimed(adapter):
+            yield _unknown(adapter, variant)
         for smoke in calls:
             checks = list(_operator(adapter, smoke, variant))
             answered += len(checks) > 1
