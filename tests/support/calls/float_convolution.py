@@ -99,7 +99,7 @@ def sums(drawn: Drawn) -> np.ndarray:
             pixels = padded[(slice(None), slice(None), channel, *axes)][:, :, None]
             of_tap = weights[(slice(None), slice(None), channel, *tap)]
             factor = of_tap.reshape(1, groups, -1, *(1,) * len(axes))
-            total = np.float32(total + pixels.astype(np.float64) * factor)
+            total = (total + pixels.astype(np.float64) * factor).astype(np.float32)
     return total.reshape(plan.sizes)
 
 

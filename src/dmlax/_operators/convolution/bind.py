@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,26 @@ class Windows(NamedTuple):
     start_padding: Integers
     end_padding: Integers
     padding: str | Sequence[tuple[int, int]] | None
+
+
+class Keywords(TypedDict, total=False):
+    """The keywords of `plan`, for an operator that begins with a convolution."""
+
+    input_scale: ArrayLike | None
+    filter_scale: ArrayLike | None
+    output_scale: ArrayLike | None
+    input_zero_point: ArrayLike | None
+    filter_zero_point: ArrayLike | None
+    output_zero_point: ArrayLike | None
+    output_dtype: DTypeLike | None
+    strides: Integers
+    dilations: Integers
+    start_padding: Integers
+    end_padding: Integers
+    padding: str | Sequence[tuple[int, int]] | None
+    group_count: int
+    dimension_numbers: object
+    arithmetic: requantize.Arithmetic
 
 
 def plan(

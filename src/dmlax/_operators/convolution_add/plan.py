@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -147,22 +147,27 @@ def plan(
     bias: ArrayLike | None,
     addend: ArrayLike,
     *,
+    addend_scale: ArrayLike | None = None,
+    addend_zero_point: ArrayLike | None = None,
+    sum_scale: ArrayLike | None = None,
+    sum_zero_point: ArrayLike | None = None,
     sum_dtype: DTypeLike | None = None,
     addend_first: bool = False,
-    **others: Any,
+    **keywords: Unpack[bind.Keywords],
 ) -> tuple[ConvolutionAddPlan, Operands]:
-    """Plans a call, and returns its operands; `others` are the sum's and the convolution's."""
+    """Plans a call, and returns its operands; `keywords` are the convolution's."""
     is_bool = f"is {addend_first!r}, expected True or False"
     RULES.expect(type(addend_first) is bool, "option", "AddendFirst", is_bool)
-    parameters = {name: others.pop(name, None) for name in SUM_PARAMETERS}
-    planned, operands = bind.plan(RULES, input, filter, bias, **others)
+    planned, operands = bind.plan(RULES, input, filter, bias, **keywords)
     array = RULES.to_array("AddendTensor", addend)
     RULES.expect_dtype("AddendTensor", aval_of(array), jnp.int8, jnp.uint8)
-    result, zero_point = planned.output.dtype, parameters["sum_zero_point"]
     dtype = RULES.choose_output_dtype(
-        sum_dtype, "SumZeroPointTensor", zero_point, result, "sum_dtype"
+        sum_dtype, "SumZeroPointTensor", sum_zero_point, planned.output.dtype, "sum_dtype"
     )
-    arguments = ConvolutionAdd(ABSENT, ABSENT, **parameters)
+    parameters = addend_scale, addend_zero_point, sum_scale, sum_zero_point
+    arguments: ConvolutionAdd[Any, Any] = ConvolutionAdd(
+        ABSENT, ABSENT, **dict(zip(SUM_PARAMETERS, parameters, strict=True))
+    )
     of_sum = RULES.to_parameters(arguments, parameter_dtypes(array.dtype, dtype))
     added: Operands = ConvolutionAdd(*operands, addend=array, **of_sum)
     avals = ConvolutionAdd(*avals_of(added._replace(filter=ABSENT, threshold=ABSENT)))
