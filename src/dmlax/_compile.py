@@ -29,7 +29,7 @@ _DTYPES = {
 
 
 class Kernel(NamedTuple):
-    """A kernel of a program: what is called, as `jax.ffi.ffi_call` takes it."""
+    """A kernel of a program: the arguments of `jax.ffi.ffi_call`."""
 
     operands: list[jax.ShapeDtypeStruct]
     outputs: list[jax.ShapeDtypeStruct]
@@ -105,7 +105,7 @@ def _compile_while(lower: Callable[[], jax.stages.Lowered]) -> None:
 
 
 def _compile(kernel: Kernel) -> None:
-    """Compiles a kernel as a program of its own."""
+    """Compiles a kernel as a separate program."""
     _lower(kernel.call, kernel.operands).compile()
 
 
@@ -115,7 +115,7 @@ def _call(
     function: Callable[..., list[Array]],
     operands: Sequence[Array],
 ) -> list[Array]:
-    """Calls a function that is one kernel; a thread compiles it as a program of its own."""
+    """Calls a function that is one kernel; a thread compiles it as a separate program."""
     structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands]
     program = _lower(function, structs)
     kernels = find_kernels(program)

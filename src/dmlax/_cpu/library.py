@@ -52,7 +52,7 @@ def why_not(platform: str) -> str | None:
 
 
 def why_not_for(plan: object, platform: str) -> str | None:
-    """Return the same of an operator whose kernels take every plan."""
+    """Says why the kernels of an operator that take every plan do not run."""
     return why_not(platform)
 
 

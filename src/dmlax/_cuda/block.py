@@ -73,7 +73,7 @@ def keeps_right(schedule: Schedule) -> bool:
 
 
 def _other_bytes(schedule: Schedule, output_columns: int) -> int:
-    """Bytes of what is neither a stage nor the right matrix."""
+    """Shared bytes beside the stages and the right matrix."""
     tile = schedule.tile
     size = wgmma.ALIGNMENT + 8 * tile.depth + ColumnTable.bytes_of(tile.columns)
     if schedule.problem.adds:

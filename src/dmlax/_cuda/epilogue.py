@@ -126,7 +126,7 @@ class Epilogue:
         return self.block.first_column // columns if columns else None
 
     def start(self, zero: Value) -> Accumulators:
-        """Accumulators at first: the columns' offsets. A thread's two rows have the same ones."""
+        """The accumulators' first values: the columns' offsets, shared by a thread's two rows."""
         tile, offsets = self.tile, []
         for start in range(0, tile.columns, 4 * tile.run):
             for part in range(0, tile.run, 4):

@@ -175,7 +175,7 @@ class _Pipeline:
         self.tile, self.schedule = self.block.tile, self.block.schedule
 
     def prologue(self, zero: Value) -> NextCopy:
-        """Begins to copy the first stages, but what is copied of right."""
+        """Begins to copy the first stages, without the part of right that is copied apart."""
         first = self._begin_tile(self.block.first_row, zero, self.first)
         self._copy_stage(first, right=False)
         _, next_copy = ir.while_loop(
@@ -213,7 +213,7 @@ class _Pipeline:
         return NextCopy(first_row, constant(0), stage, located, addend_place)
 
     def copy(self, this: NextCopy) -> NextCopy:
-        """Begins to copy a stage; gives what is next. The block's last tile has no next."""
+        """Begins to copy a stage; gives the next stage. The block's last tile has no next one."""
         alone = self.schedule.one_tile_a_block
         exists = this.first_row < self.block.problem.rows
         if alone:
@@ -223,7 +223,7 @@ class _Pipeline:
         return self._commit(this)
 
     def _commit(self, this: NextCopy) -> NextCopy:
-        """Makes a commit group of a stage's copies; gives what is next."""
+        """Makes a commit group of a stage's copies; gives the next stage."""
         cp_async.commit_group()
         stage = self.block.next_stage(this.stage)
         if self.schedule.one_tile_a_block:

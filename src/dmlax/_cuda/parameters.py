@@ -133,7 +133,7 @@ class Parameters:
         return value if dtype == jnp.uint8 else (value ^ 128) - 128
 
     def _index(self, name: str, column: Value | None) -> Value:
-        """The index of a column's value; all columns may have the same one."""
+        """The index of a column's value; columns that share a value share the index."""
         if column is None or self._memory[name].size == 1:
             return constant(0, 64)
         return column.extend()

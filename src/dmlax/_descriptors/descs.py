@@ -73,12 +73,12 @@ class BufferTensorDesc(records.Record):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what is bound, which is flat unless packed."""
+        """The shape of the bound array, which is flat unless packed."""
         return self.sizes if self.is_packed else (self.buffer_elements,)
 
     @property
     def dtype(self) -> np.dtype:
-        """The dtype of what is bound."""
+        """The dtype of the bound array."""
         return self.data_type.dtype
 
 

@@ -1,4 +1,4 @@
-"""JAX's primitives: the nodes of some, and compositions of these for the others."""
+"""JAX's primitives: a node each, or a composition of nodes."""
 
 import functools
 import math

@@ -45,7 +45,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 
 def _exponential(x: np.ndarray) -> np.ndarray:
-    """exp(x): a polynomial of what is left of a multiple of log 2."""
+    """exp(x): a polynomial of the remainder after a multiple of log 2."""
     count = multiply_add(_PER_LOGARITHM, x, _ROUNDING) - _ROUNDING
     rest = x
     for part in _LOGARITHM:

@@ -103,7 +103,7 @@ def _digits(array: Array) -> list[Array]:
 
 
 def _carry(digits: list[Array]) -> list[Array]:
-    """Carries what is beyond 16 bits of each digit to the next one."""
+    """Carries the bits above the 16th of each digit to the next digit."""
     found, carry = [], jnp.uint32(0)
     for digit in digits:
         value = digit + carry

@@ -64,7 +64,7 @@ def _is_false(option: Tensor | None) -> bool:
 
 @operator("Reshape", 5, 13, 14, 19, 21, 23, 24, 25)
 def reshape(x: Tensor, shape: Known, *, allowzero: int = 0) -> Tensor:
-    """Reshapes; 0 keeps the input's size, and -1 takes what is left."""
+    """Reshapes; 0 keeps the input's size, and -1 takes the remaining elements."""
     sizes = sizes_of(shape)
     if not allowzero:
         sizes = [x.shape[axis] if _is_number(size, 0) else size for axis, size in enumerate(sizes)]
@@ -72,7 +72,7 @@ def reshape(x: Tensor, shape: Known, *, allowzero: int = 0) -> Tensor:
 
 
 def _fill_in(shape: Sequence[int], wanted: list[int]) -> list[int]:
-    """The sizes of a new shape, in which -1 becomes what is left of the old one's."""
+    """The sizes of a new shape, in which -1 becomes the remaining elements."""
     if not any(_is_number(size, -1) for size in wanted):
         return wanted
     others, sizes = list(shape), []  # without those that both shapes have

@@ -266,7 +266,7 @@ def _fills_floats(x: Quantized | None) -> bool:
 
 
 def known_types(graph: Graph) -> dict[str, TensorType]:
-    """The dtype of inputs, constants and what is made of them; a shape () may be unknown."""
+    """The types of inputs, of constants and of results; a shape () may be unknown."""
     types = {name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()}
     types |= graph.inputs
     types |= {name: graph.types[name] for name in graph.parameters if name in graph.types}

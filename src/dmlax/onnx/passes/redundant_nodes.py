@@ -25,7 +25,7 @@ def drop_unread_outputs(graph: Graph) -> Graph:
 
 
 def drop_identities(graph: Graph) -> Graph:
-    """Has the readers of a copy read what is copied."""
+    """Has the readers of a copy read the copied tensor."""
     names: dict[str, str] = {}
     copies = {node.outputs[0]: node for node in graph.nodes if _is_copy(node)}
     for name, node in copies.items():
@@ -42,7 +42,7 @@ def _is_copy(node: Node) -> bool:
 
 
 def drop_clamps(graph: Graph) -> Graph:
-    """Has a quantization read what a clamp reads, where every value clamps to the same integer."""
+    """Has a quantization read a clamp's input, if the clamp changes no integer."""
 
     def drop(node: Node) -> Node:
         clamp = graph.producers.get(node.inputs[0]) if is_quantize(node) else None

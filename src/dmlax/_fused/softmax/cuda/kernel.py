@@ -29,10 +29,10 @@ _SCALE = 2.0**-32  # scales sums and multipliers so that no product overflows
 
 
 class Quotients(NamedTuple):
-    """The dtype of the bytes by its lowest value, and what is made of the exponentials.
+    """The lowest value of the bytes' dtype, and the numbers that make quotients of exponentials.
 
-    They are multiplied by a float32 from 0 to below 2**38 and divided by their sum. The zero point
-    is added to the rounded quotients.
+    Exponentials are multiplied by a float32 from 0 to below 2**38 and divided by their sum. The
+    zero point is added to the rounded quotients.
     """
 
     lowest: int
