@@ -129,3 +129,13 @@ def test_sparse_events_gather_what_the_dense_model_sums():
     assert record.dropped == record.active - 1000
     assert record.safe_equal
     assert record.vmapped_equal
+
+
+def test_a_language_model_has_onnxruntimes_tokens():
+    """Trained for a few steps; level 4 may differ from the first flipped rounding on."""
+    record = example("language_model")(["--steps", "20", "--tokens", "16"])
+    assert record.loss < 4
+    assert [len(sample) for sample in record.samples] == [16] * 3
+    level_4 = record.differing.pop("4 bits, level 4")
+    assert set(record.differing.values()) == {0}
+    assert level_4 < 24

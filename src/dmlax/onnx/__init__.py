@@ -13,6 +13,7 @@ from dmlax._core.requantize import ARITHMETICS, Arithmetic
 from dmlax.errors import SpecError
 from dmlax.onnx import archive, budget, protobuf
 from dmlax.onnx.branches import choose_branches
+from dmlax.onnx.decoding import State as State
 from dmlax.onnx.errors import ModelError as ModelError
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.export import from_jax as from_jax
@@ -22,7 +23,7 @@ from dmlax.onnx.model import ModelExplanation as ModelExplanation
 from dmlax.onnx.operators.nonzero import COUNTED
 from dmlax.onnx.operators.values import SIZE_FUNCTIONS
 
-__all__ = ["Model", "ModelError", "ModelExplanation", "from_jax", "load"]
+__all__ = ["Model", "ModelError", "ModelExplanation", "State", "from_jax", "load"]
 
 ModelError.__module__ = ModelExplanation.__module__ = "dmlax.onnx"
 _RULES = Rules("load")

@@ -20,9 +20,10 @@ import dmlax
 from dmlax._core.arguments import aval_of
 from dmlax._fused.float_convolution.plan import PackedFilter
 from dmlax.errors import Code, SpecError, UnsupportedError
-from dmlax.onnx import archive, budget
+from dmlax.onnx import archive, budget, decoding
 from dmlax.onnx.check import MULTIPLE, Assumptions, check, size_inputs
 from dmlax.onnx.compiled import CompiledModel, run_on_any_mesh
+from dmlax.onnx.decoding import State
 from dmlax.onnx.errors import ModelError, expect
 from dmlax.onnx.evaluate import Options, Runner, count_name, give_operators, split_constants
 from dmlax.onnx.graph import Graph, Node, TensorType
@@ -223,6 +224,16 @@ class Model:
         wanted = self._file.outputs if outputs is None else tuple(outputs)
         with budget.limit(self._file_bytes), self._blaming_sizes(values):
             graph = self._graph_of(wanted if outputs is not None else None, values)
+        return self._evaluate(graph, params, values, wanted)
+
+    def _evaluate(
+        self,
+        graph: Graph,
+        params: Mapping[str, Param],
+        values: Mapping[str, Array],
+        wanted: Sequence[str],
+    ) -> dict[str, Array]:
+        """Computes tensors of a graph, with its params and inputs."""
         held = {name: to_device(array) for name, array in params.items()}
         needed = (name for node in graph.nodes for name in node.inputs)
         missing = [name for name in needed if name in self._param_structs and name not in held]
@@ -239,6 +250,230 @@ class Model:
 
         with self._blaming_sizes(values):
             return run_on_any_mesh(compute, {**held, **values}, values)
+
+    @functools.cached_property
+    def _slots(self) -> decoding.Slots:
+        """The caches of a state."""
+        structs = {**self._param_structs, **self.inputs}
+        return decoding.Slots(self._graph, self._file.inputs, structs, self._size_inputs)
+
+    def init_state(self, batch: int = 1, capacity: int = 1024) -> State:
+        """Makes empty caches of sequences, for `step`, `prefill` and `apply_step`.
+
+        Args:
+          batch: the number of sequences.
+          capacity: the most tokens of a sequence, prompt and answer together. A step costs by the
+            tokens that there are, and memory by the capacity.
+
+        Returns:
+          A `State`: a pytree of arrays, which scans, maps, shards and saves as any other.
+
+        Raises:
+          SpecError: the model has no caches, or fewer positions than `capacity`; or an input
+            past... has no output present... (code `option`).
+          UnsupportedError: an operator reads a cache in a way that has no state.
+
+        Example:
+          >>> model = dmlax.onnx.load("model.onnx")  # doctest: +SKIP
+          >>> state = model.init_state(batch=1, capacity=256)  # doctest: +SKIP
+          >>> outputs, state = model.step(state, input_ids)  # doctest: +SKIP
+        """
+        return self._slots.init(batch, capacity)
+
+    def step(
+        self,
+        state: State,
+        *inputs: ArrayLike | Mapping[str, ArrayLike],
+        counts: ArrayLike | None = None,
+        **keywords: ArrayLike,
+    ) -> tuple[dict[str, Array], State]:
+        """Computes one chunk of every sequence, jitted, and appends it to a state.
+
+        Args:
+          state: of `init_state` or an earlier step. It is donated: its arrays cannot be used again.
+          *inputs: the inputs without caches, masks and positions, in the file's order or in one
+            dict by name: most often the tokens, [batch, rows]. A mask or positions may be given.
+          counts: the valid rows of every sequence, [batch]; others are padding behind them, whose
+            outputs are unspecified. Default all.
+          **keywords: the inputs by name, instead of a dict.
+
+        Returns:
+          The outputs by name, without the caches; and the next state.
+
+        Raises:
+          SpecError: as `__call__`; or the state is of another model, or has no room for the chunk
+            (field `state`). If lengths are traced, a sequence without room gets NaN.
+        """
+        named = self._name_step(inputs, keywords)
+        state, counts = self._expect_room(state, named, counts)
+        outputs, state = self._jitted_step(self.params, state, named, counts)
+        return outputs, state
+
+    def prefill(
+        self,
+        state: State,
+        *inputs: ArrayLike | Mapping[str, ArrayLike],
+        counts: ArrayLike | None = None,
+        **keywords: ArrayLike,
+    ) -> tuple[dict[str, Array], State]:
+        """Computes prompts in chunks of few sizes, so that few programs serve every length.
+
+        The arguments and errors are those of `step`. Inputs are on the host.
+
+        Returns:
+          The outputs of the last valid row of every sequence, with one row; and the next state.
+        """
+        named, slots = self._name_step(inputs, keywords), self._slots
+        rows = _rows(named)
+        most = np.full(state.lengths.shape, rows, np.int32)
+        valid = most if counts is None else np.asarray(counts, np.int32)
+        state, _ = self._expect_room(state, named, counts, rows=int(valid.max(initial=0)))
+        is_exact, last = not slots.takes_counts, dict[str, Array]()
+        room = state.capacity - int(np.asarray(state.lengths).max())
+        axis = self._file.inputs[next(iter(named))].shape[1]
+        cut = {name for name in named if [*self._file.inputs[name].shape[1:2]] == [axis]}
+        for start, size in decoding.chunks(int(valid.max(initial=0)), room, is_exact):
+            part = {
+                name: decoding.rows_of(x, start, size) if name in cut else x
+                for name, x in named.items()
+            }
+            now = np.clip(valid - start, 0, size).astype(np.int32)
+            given = None if is_exact else now
+            outputs, state = self._jitted_last(self.params, state, part, given)
+            if last and not now.all():
+                outputs = {
+                    name: jnp.where(now.reshape((-1,) + (1,) * (x.ndim - 1)) > 0, x, last[name])
+                    for name, x in outputs.items()
+                }
+            last = outputs
+        return last, state
+
+    def apply_step(
+        self,
+        params: Mapping[str, Param],
+        state: State,
+        inputs: ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike],
+        /,
+        counts: ArrayLike | None = None,
+    ) -> tuple[dict[str, Array], State]:
+        """Computes one chunk of every sequence, as a pure function for loops in `jax.jit`.
+
+        Args:
+          params: as `model.params`.
+          state: of `init_state` or an earlier step.
+          inputs: as of `step`: an array, a tuple or a dict.
+          counts: the valid rows of every sequence, [batch]; default all.
+
+        Returns:
+          The outputs by name, without the caches; and the next state.
+
+        Raises:
+          SpecError: as `step`, except for room: a sequence without room gets NaN.
+        """
+        slots = self._slots
+        slots.expect_state(state)
+        named = self._name_step((inputs,), {})
+        self._expect_batch(state, named)
+        rows, valid = _rows(named), jnp.zeros(state.lengths.shape, np.int32)
+        valid = valid + (rows if counts is None else jnp.asarray(counts).astype(np.int32))
+        made = slots.make(state, valid, rows)
+        if self._size_inputs:
+            other, _ = self._take_sizes({**made, **named, **state.caches})
+            rest = {name: x for name, x in named.items() if name not in self._size_inputs}
+            return other.apply_step(self._params_of(other, params), state, rest, counts)
+        values = self._bind({**made, **named, **state.caches})
+        with budget.limit(self._file_bytes), self._blaming_sizes(values):
+            graph = slots.with_counts(self._graph_of(None, values))
+        values[decoding.COUNTS] = valid
+        outputs = self._evaluate(graph, params, values, self._file.outputs)
+        others = {name: x for name, x in outputs.items() if name not in slots.presents}
+        has_room = state.lengths + rows <= state.capacity
+        return decoding.mark(others, has_room), slots.next(state, outputs, valid)
+
+    @functools.cached_property
+    def _jitted_step(self) -> Callable[..., tuple[dict[str, Array], State]]:
+        return jax.jit(self.apply_step, donate_argnums=1)
+
+    @functools.cached_property
+    def _jitted_last(self) -> Callable[..., tuple[dict[str, Array], State]]:
+        """A step that returns the last valid row of every sequence."""
+
+        def compute(
+            params: Mapping[str, Param], state: State, inputs: Inputs, counts: Array | None
+        ) -> tuple[dict[str, Array], State]:
+            outputs, state = self.apply_step(params, state, inputs, counts)
+            rows = _rows(inputs)
+            index = rows - 1 if counts is None else jnp.maximum(counts - 1, 0)
+            index = jnp.broadcast_to(jnp.asarray(index, np.int32), state.lengths.shape)
+
+            def last(x: Array) -> Array:
+                if x.ndim < 2 or x.shape[:2] != (index.shape[0], rows):
+                    return x
+                return jnp.take_along_axis(x, index.reshape((-1,) + (1,) * (x.ndim - 1)), axis=1)
+
+            return {name: last(x) for name, x in outputs.items()}, state
+
+        return jax.jit(compute, donate_argnums=1)
+
+    def _name_step(
+        self, inputs: tuple[Any, ...], keywords: Mapping[str, ArrayLike]
+    ) -> dict[str, Any]:
+        """The inputs of a step by name, those that a step makes only if they are given."""
+        if inputs and keywords:
+            text = "Model: inputs are given by position and by keyword, expected one or the other"
+            raise SpecError(text, "option", next(iter(keywords)))
+        names, given = self._slots.given(), keywords or _one_or_all(inputs)
+        if not isinstance(given, Mapping):
+            given = _by_name(names, inputs[0] if len(inputs) == 1 else inputs)
+        known = {*self._file.inputs} - self._slots.pasts
+        for name in (*names, *given):
+            if name not in given:
+                raise SpecError(f"Model: input {name} is missing", "missing_tensor", name)
+            if name not in known:
+                text = f"Model: {name} is no input of a step, expected {', '.join(names)}"
+                raise SpecError(text, "option", name)
+        arrays = {name: _as_array(name, x, self._file.inputs[name]) for name, x in given.items()}
+        return {
+            name: _narrowed(name, x, self._file.inputs[name])
+            for name, x in sorted(arrays.items(), key=lambda item: item[0] not in names)
+        }
+
+    @staticmethod
+    def _expect_batch(state: State, named: Mapping[str, Any]) -> None:
+        """Refuses a chunk of other sequences than a state has."""
+        batch, (name, x) = state.lengths.shape[0], next(iter(named.items()))
+        if x.ndim > 1 and x.shape[0] != batch:
+            text = f"Model: {name} is {aval_of(x)}, and the state has {batch} sequences"
+            raise SpecError(text, "sizes", name)
+
+    def _expect_room(
+        self,
+        state: State,
+        named: Mapping[str, Any],
+        counts: ArrayLike | None,
+        rows: int | None = None,
+    ) -> tuple[State, Array | None]:
+        """Refuses counts and chunks that do not fit a state, where values are known."""
+        self._slots.expect_state(state)
+        self._expect_batch(state, named)
+        rows, batch = _rows(named) if rows is None else rows, state.lengths.shape[0]
+        valid = None if counts is None else np.asarray(counts)
+        if valid is not None:
+            text = f"is {valid.tolist()}, expected {batch} integers from 0 to {_rows(named)}"
+            fits = valid.shape == (batch,) and valid.dtype.kind in "iu"
+            fits = fits and bool(((valid >= 0) & (valid <= _rows(named))).all())
+            if not fits:
+                raise SpecError(f"Model: counts {text}", "value", "counts")
+            if not self._slots.takes_counts:
+                text = "Model: counts is given, and a cache of the model takes whole chunks only"
+                raise SpecError(text, "option", "counts")
+        if not isinstance(state.lengths, jax.core.Tracer):
+            longest = int(np.asarray(state.lengths).max(initial=0))
+            if longest + rows > state.capacity:
+                text = f"Model: state is full: it has {longest} of {state.capacity} tokens, and the"
+                text += f" chunk {rows} rows: give init_state a larger capacity"
+                raise SpecError(text, "sizes", "state")
+        return state, None if valid is None else jnp.asarray(valid, np.int32)
 
     @contextlib.contextmanager
     def _blaming_sizes(self, values: Mapping[str, Array]) -> Iterator[None]:
@@ -477,6 +712,12 @@ def _array_of(value: Param | np.ndarray) -> Array:
         return value.unpack()
     array: Array = wide.output(value)
     return array
+
+
+def _rows(named: Any) -> int:
+    """The rows of a chunk: the axis behind the batch."""
+    rows: int = next((x.shape[1] for x in named.values() if x.ndim > 1), 1)
+    return rows
 
 
 def _one_or_all(inputs: tuple[object, ...]) -> object:
