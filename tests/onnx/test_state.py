@@ -315,7 +315,7 @@ IDS = np.zeros((1, 2), np.int64)
         (lambda m: m.init_state(1, 513), "capacity is 513, and the model has angles of 512 positi"),
         (lambda m: m.init_state(0, 8), "batch is 0"),
         (lambda m: m.step(m.init_state(1, 8), np.zeros((1, 9), np.int64)), "state is full"),
-        (lambda m: m.step(m.init_state(2, 8), IDS), r"input_ids is int32\[1,2\], and the state has 2 sequences"),
+        (lambda m: m.step(m.init_state(2, 8), IDS), r"int32\[1,2\], and the state has 2"),
         (lambda m: m.step({"a": 1}, IDS), "state is a dict, expected one of init_state"),
         (lambda m: m.step(m.init_state(1, 8), IDS, counts=[3]), r"counts is \[3\], expected 1 int"),
         (lambda m: m.step(m.init_state(1, 8)), "0 inputs are given, expected 1"),
