@@ -13,8 +13,7 @@ from dmlax._fused.attention.call import ATTENTION
 from dmlax._fused.concatenation.call import CONCATENATION
 from dmlax._fused.layer_normalization.call import LAYER_NORMALIZATION
 from dmlax._fused.layer_normalization.plan import LayerNormalization
-from dmlax._fused.matmul_add.call import MATMUL_ADD
-from dmlax._fused.matmul_lookup.call import MATMUL_LOOKUP
+from dmlax._fused.matmul_epilogue.call import MATMUL_ADD, MATMUL_LOOKUP
 from dmlax._fused.self_attention.call import SELF_ATTENTION
 from dmlax._fused.self_attention.plan import Layout
 from dmlax._fused.softmax.call import SOFTMAX

@@ -9,8 +9,7 @@ import pytest
 
 import dmlax
 from dmlax._fused.concatenation.call import concatenate
-from dmlax._fused.matmul_add.call import MATMUL_ADD
-from dmlax._fused.matmul_lookup.call import MATMUL_LOOKUP
+from dmlax._fused.matmul_epilogue.call import MATMUL_ADD, MATMUL_LOOKUP
 from dmlax._fused.softmax.call import SOFTMAX
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import fused

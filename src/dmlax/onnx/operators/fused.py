@@ -13,8 +13,12 @@ from dmlax._core.requantize import Arithmetic
 from dmlax._fused.attention.call import ATTENTION
 from dmlax._fused.layer_normalization.call import LAYER_NORMALIZATION
 from dmlax._fused.layer_normalization.plan import LayerNormalization
-from dmlax._fused.matmul_add.call import MATMUL_ADD, multiply_and_add
-from dmlax._fused.matmul_lookup.call import MATMUL_LOOKUP, multiply_and_look_up
+from dmlax._fused.matmul_epilogue.call import (
+    MATMUL_ADD,
+    MATMUL_LOOKUP,
+    multiply_and_add,
+    multiply_and_look_up,
+)
 from dmlax._fused.self_attention.call import SELF_ATTENTION
 from dmlax._fused.self_attention.plan import Layout
 from dmlax._operators.add_multiply.api import ADD
