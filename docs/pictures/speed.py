@@ -47,7 +47,7 @@ def main() -> None:
         convolutions_by_set(),
         nonzero(arrays, {"jnp.nonzero(size=)": "speed-up"} | peers, note),
     )
-    operators = rows("operators-h100")
+    operators = rows("operators-h200")
     table = [row for row in operators if row["operator"] == "convolution, exact"]
     table = [
         row | dict(zip(("layer", "batch"), row["size"].split(", "), strict=True)) for row in table
@@ -62,7 +62,7 @@ def main() -> None:
         row["over xla"] = row["xla us"] / row["us"]
     peers = {"xla": "over xla", "torch.nonzero or nonzero_static": "over torch"}
     title = "Quantized convolution: speed relative to PyTorch in bf16"
-    picture("gpu_speed", "NVIDIA H100", (layers(table), series, title), nonzero(arrays, peers))
+    picture("gpu_speed", "NVIDIA H200", (layers(table), series, title), nonzero(arrays, peers))
 
 
 def convolutions_by_set() -> Chart:
