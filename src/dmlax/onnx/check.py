@@ -83,7 +83,7 @@ def check(
         if assumed.multiples or not multiples:
             misfits = _blame_symbols(first, trace, inputs(Assumptions()))
             if not misfits or not (fitting := _fit(misfits[0], trace, inputs, plain)):
-                raise _one_error(graph, first)
+                raise _one_error(graph, first, plain)
             assumed = fitting
             continue
         assumed = Assumptions(frozenset(), multiples)
@@ -128,7 +128,7 @@ class _Watch(Watch):
         }
         self.skipped: dict[Node, None] = {}  # an ordered set
         self.avals: dict[Graph, Avals] = {}
-        self._graph, self._inputs = graph, inputs
+        self._graph, self.inputs = graph, inputs
 
     def fail(
         self, node: Node, error: Exception, operands: Sequence[Any], guess: bool
@@ -138,7 +138,7 @@ class _Watch(Watch):
             is_ours = isinstance(error, _OURS) and not isinstance(error, NotKnown)
             sizes, symbols = undecided(error), _symbols(operands)
             if isinstance(error, NotKnown):  # perhaps of symbolic sizes
-                symbols = symbols or _symbols([*self._inputs.values()])
+                symbols = symbols or _symbols([*self.inputs.values()])
             fact = "" if guess else None if sizes is None else sizes.fact
             needs_value = isinstance(error, NotKnown)
             error = with_node(node, error)
@@ -158,7 +158,7 @@ class _Watch(Watch):
         }
         if len(types) < len(names):
             types = {**infer_types(node, operands), **types}
-        scope = _scope(self._inputs)
+        scope = _scope(self.inputs)
         try:
             return {name: _zeros(*types[name], scope) for name in names}
         except Exception:  # a type that is not known, or that JAX does not have
@@ -193,7 +193,7 @@ class _Watch(Watch):
     def symbols(self) -> frozenset[str]:
         """The sizes that failing nodes depend on, batches aside; none if one depends on none."""
         failures = [failure for failure in self.failures.values() if failure.fact != ""]
-        batches = (_names(str(x.shape[0])) for x in self._inputs.values() if x.shape)
+        batches = (_names(str(x.shape[0])) for x in self.inputs.values() if x.shape)
         symbols = frozenset().union(*(failure.symbols for failure in failures))
         return symbols.difference(*batches) if all(x.symbols for x in failures) else frozenset()
 
@@ -310,7 +310,9 @@ def _blame_symbols(
     except Exception:  # the example's sizes do not fit
         left = {key: failure for key, failure in suspects.items() if failure.needs_value}
     for key, failure in suspects.items():
-        if not failure.is_ours and (key not in left or left[key].is_ours):
+        if not failure.is_ours and key in left and left[key].is_ours:
+            watch.failures[key] = left[key]
+        elif not failure.is_ours and key not in left:
             shapes = {
                 name: list(examples[name])
                 for name, x in inputs.items()
@@ -344,16 +346,28 @@ def _example(shape: Sequence[object]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _one_error(graph: Graph, watch: _Watch) -> Exception:
-    """The first error of a malformed file, or one that lists all."""
+def _one_error(graph: Graph, watch: _Watch, assumed: Assumptions) -> Exception:
+    """The first error of a malformed file or of sizes as assumed, or one that lists all."""
     order = {node: i for i, node in enumerate(graph.all_nodes())}
     failures = sorted(watch.failures.values(), key=lambda x: order.get(x.node, 0))
     if all(isinstance(failure.error, ModelError) for failure in failures):
+        if assumed.facts and failures[0].symbols:
+            return _assumed_sizes(failures[0], watch.inputs, assumed)
         return failures[0].error
     behind = [node for node in watch.skipped if node not in watch.failures]
     avals = watch.avals.get(graph, {}) if not has_x64() else {}
     wide = {name for name, aval in avals.items() if aval.dtype == np.float64}
     return UnsupportedError(_list(graph, failures, behind, wide), "option", "model")
+
+
+def _assumed_sizes(failure: _Failure, inputs: Structs, assumed: Assumptions) -> UnsupportedError:
+    """The error of a node that may need other sizes than those that are assumed."""
+    facts = ", ".join(sorted(assumed.facts, key=len)[:3])
+    names = {name for fact in assumed.facts for name in _names(fact)}
+    open_inputs = [k for k, x in inputs.items() if any(_names(str(n)) & names for n in x.shape)]
+    text = f"{failure.error}, if {facts}: give static sizes, as input_shapes={{"
+    text += ", ".join(f"{json.dumps(name)}: [...]" for name in open_inputs) + "}"
+    return UnsupportedError(text, "sizes", "input_shapes")
 
 
 def _list(

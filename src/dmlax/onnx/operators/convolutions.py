@@ -89,13 +89,20 @@ def fused_product(
         rows,
         _on_device(w),
         None,
-        None if bias is None else to_device(bias).reshape(-1),
+        _of_channels(bias if bias is None else to_device(bias).reshape(-1), columns),
         None if residual is None else residual.reshape(rows.shape[0], columns),
         output_sizes=(),
         is_transposed=not transB,
         epilogue=epilogue.of(arithmetic),
     )
     return FLOAT_CONVOLUTION.call(*made).reshape(*x.shape[:-1], columns)
+
+
+def _of_channels(values: Tensor | None, count: int) -> Array | None:
+    """A bias or a factor on the device, with a value for each output channel."""
+    if values is not None and values.shape != (count,):
+        raise ModelError(f"its bias has the shape {list(values.shape)}, expected [{count}]")
+    return None if values is None else to_device(values)
 
 
 def _on_device(w: Tensor) -> Tensor:
@@ -121,7 +128,7 @@ def _convolve(
     made = FLOAT_CONVOLUTION.plan(
         x,
         _on_device(w),
-        *(None if values is None else to_device(values) for values in (factor, bias)),
+        *(_of_channels(values, w.shape[0]) for values in (factor, bias)),
         residual,
         output_sizes=sizes[2:],
         groups=windows.group,

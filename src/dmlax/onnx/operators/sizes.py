@@ -1,5 +1,6 @@
 """Symbolic sizes in known values: Python combines them, and operators move their indices."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from dmlax.onnx.operators import wide
 from dmlax.onnx.operators.values import (
     DTYPES,
     FloatSizes,
+    UndecidedSizes,
     expect_memory,
     expect_simple_product,
     integers,
@@ -21,6 +23,26 @@ from dmlax.onnx.operators.values import (
 )
 
 _least, _most = (np.frompyfunc(f, 2, 1) for f in (jax.core.min_dim, larger_size))
+
+
+@functools.partial(np.frompyfunc, nin=2, nout=1)
+def _equal(x: Any, y: Any) -> bool:
+    """True for equal sizes; a size that may be a number is usually larger."""
+    if x == y:
+        return True
+    for size, number in ((x, y), (y, x)):
+        if is_size(number) and not is_size(size) and not _differ(size, number):
+            raise UndecidedSizes(f"{size} >= {number + 1}")
+    return False
+
+
+def _differ(size: Any, number: int) -> bool:
+    """True if no call has a size that is the number."""
+    for is_certain in (size.__gt__, size.__lt__):
+        with contextlib.suppress(jax.errors.InconclusiveDimensionOperation):
+            if is_certain(number):
+                return True
+    return False
 
 
 def _clip(x: Any, low: Any = None, high: Any = None) -> Any:
@@ -37,7 +59,7 @@ _PAIRS: dict[str, Callable[..., Any]] = {
     "Sum": np.add,
     "Min": _least,
     "Max": _most,
-    "Equal": np.equal,
+    "Equal": _equal,
     "Greater": np.greater,
     "GreaterOrEqual": np.greater_equal,
     "Less": np.less,
