@@ -57,8 +57,8 @@ def numbered(rank: int) -> Names:
     return " ".join(f"axis{i}" for i in range(rank))
 
 
-def of_rows(operands: tuple[Any, ...]) -> AxisNames:
-    """The names of operands whose rows may be split: of the first and of the output."""
+def of_rows(plan: object, operands: tuple[Any, ...]) -> AxisNames:
+    """The names of an operator of rows: each axis of the first operand except the last splits."""
     rows = " ".join([*numbered(operands[0].ndim - 1).split(), WHOLE])
     return AxisNames((rows, *jax.tree.map(whole, operands[1:])), rows)
 

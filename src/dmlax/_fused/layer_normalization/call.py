@@ -4,9 +4,10 @@ Implementations sum and round the floats between in different orders, as librari
 """
 
 from dmlax._core import dispatch, splitting
+from dmlax._core.axis_names import of_rows
 from dmlax._fused.layer_normalization import xla
 from dmlax._fused.layer_normalization.cuda import lowering as mosaic_gpu
-from dmlax._fused.layer_normalization.plan import axis_names, local_plan, plan
+from dmlax._fused.layer_normalization.plan import local_plan, plan
 
 LAYER_NORMALIZATION = dispatch.Operator(
     "quantized_layer_normalization",
@@ -16,5 +17,5 @@ LAYER_NORMALIZATION = dispatch.Operator(
         dispatch.Lowering("xla", xla.run),
     ),
     partition=lambda plan, operands: splitting.partition(operands.input),
-    splitting=dispatch.Splitting(axis_names, local_plan),
+    splitting=dispatch.Splitting(of_rows, local_plan),
 )

@@ -7,7 +7,6 @@ import numpy as np
 from jax import Array
 
 from dmlax._core.arguments import Aval, aval_of, avals_of
-from dmlax._core.axis_names import AxisNames, of_rows
 from dmlax._core.plans import BasePlan
 from dmlax._core.requantize import Arithmetic
 
@@ -63,11 +62,6 @@ def plan(
     parameters = *x_parameters, *y_parameters
     of_call = LayerNormalizationPlan(input, scale, bias, output, *parameters, epsilon, arithmetic)
     return of_call, operands
-
-
-def axis_names(plan: LayerNormalizationPlan, operands: LayerNormalization) -> AxisNames:
-    """Every axis but the last may be split."""
-    return of_rows(operands)
 
 
 def local_plan(

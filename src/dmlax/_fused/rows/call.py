@@ -8,9 +8,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmlax._core import dispatch, splitting
+from dmlax._core.axis_names import of_rows
 from dmlax._fused.rows import xla
 from dmlax._fused.rows.cpu import lowering as native_cpu
-from dmlax._fused.rows.plan import Rows, RowsPlan, axis_names, local_plan, plan, plan_average
+from dmlax._fused.rows.plan import Rows, RowsPlan, local_plan, plan, plan_average
 
 
 def _tangent(plan: RowsPlan, operands: Rows, tangents: Rows) -> Array:
@@ -29,7 +30,7 @@ def _operator(name: str) -> dispatch.Operator[RowsPlan, Rows, Array]:
         ),
         tangent=_tangent,
         partition=lambda plan, operands: splitting.partition(operands.input),
-        splitting=dispatch.Splitting(axis_names, local_plan),
+        splitting=dispatch.Splitting(of_rows, local_plan),
     )
 
 

@@ -10,7 +10,6 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmlax._core.arguments import ABSENT, Aval, aval_of
-from dmlax._core.axis_names import AxisNames, of_rows
 from dmlax._core.plans import BasePlan
 
 
@@ -59,11 +58,6 @@ def plan_average(x: ArrayLike, table: np.ndarray) -> tuple[AveragePlan, Rows]:
     x = jnp.asarray(x)
     by_bits = np.roll(table, 128) if x.dtype == np.int8 else table
     return AveragePlan(aval_of(x)), Rows(x, jnp.asarray(by_bits))
-
-
-def axis_names(plan: RowsPlan, operands: Rows) -> AxisNames:
-    """Every axis but the last may be split."""
-    return of_rows(operands)
 
 
 def local_plan(plan: RowsPlan, operands: Rows) -> tuple[RowsPlan, Rows]:

@@ -1,11 +1,12 @@
 """The softmax of 8 bits with ONNX Runtime's bits."""
 
 from dmlax._core import dispatch, splitting
+from dmlax._core.axis_names import of_rows
 from dmlax._cpu import library
 from dmlax._fused.softmax import xla
 from dmlax._fused.softmax.cpu import lowering as native_cpu
 from dmlax._fused.softmax.cuda import lowering as mosaic_gpu
-from dmlax._fused.softmax.plan import axis_names, local_plan, plan
+from dmlax._fused.softmax.plan import local_plan, plan
 
 SOFTMAX = dispatch.Operator(
     "quantized_softmax",
@@ -16,5 +17,5 @@ SOFTMAX = dispatch.Operator(
         dispatch.Lowering("xla", xla.run),
     ),
     partition=lambda plan, operands: splitting.partition(operands.input),
-    splitting=dispatch.Splitting(axis_names, local_plan),
+    splitting=dispatch.Splitting(of_rows, local_plan),
 )

@@ -8,7 +8,6 @@ import numpy as np
 from jax import Array
 
 from dmlax._core.arguments import Aval, aval_of
-from dmlax._core.axis_names import AxisNames, of_rows
 from dmlax._core.plans import BasePlan
 from dmlax.errors import UnsupportedError
 
@@ -57,11 +56,6 @@ def _exponentials(scale: float, count: int) -> np.ndarray:
     logarithm = float(np.float32(math.log(largest)))  # ONNX Runtime's is a float32
     shift = max(0.0, logarithm - 5) / scale
     return np.asarray([math.exp((i - 255 + shift) * scale) for i in range(256)], np.float32)
-
-
-def axis_names(plan: SoftmaxPlan, operands: Softmax) -> AxisNames:
-    """Every axis but the last may be split."""
-    return of_rows(operands)
 
 
 def local_plan(plan: SoftmaxPlan, operands: Softmax) -> tuple[SoftmaxPlan, Softmax]:
