@@ -1,10 +1,12 @@
 """States for loops: the caches of a model that reads `past...` and writes `present...`.
 
 A slot is such a pair of tensors. The operator that reads its past says what it is: a cache with a
-capacity, a window of the last keys, or a tensor that every step replaces.
+capacity, a window of the last keys, a tensor that every step replaces, or a cache that a `Concat`
+makes longer. The last has zeros in front in a state, which a mask hides, so that its shape stays.
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +15,14 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from dmlax._core.arguments import Rules
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, Graph, Node, TensorType
 from dmlax.onnx.operators.values import device_dtype
 
-Kind = Literal["cache", "shared", "window", "replaced"]
+Kind = Literal["cache", "shared", "window", "replaced", "grown"]
 BUCKETS = (256, 64, 16, 1)
 """The rows of the chunks of a prompt, which are few so that few programs serve every length."""
 COUNTS = "dmlax.counts"
@@ -69,12 +71,14 @@ class Slot(NamedTuple):
     Attributes:
       kind: what the operator that reads the past makes of it.
       window: the least places of a window.
+      axis: of the places.
     """
 
     past: str
     present: str
     kind: Kind
     window: int = 0
+    axis: int = 2
 
 
 class Slots:
@@ -95,12 +99,6 @@ class Slots:
         sizes: Sequence[str],
     ) -> None:
         self.graph, self.inputs, self.structs, self.sizes = graph, inputs, structs, sizes
-        self.slots = [*self._find()]
-        if not self.slots:
-            text = "has no input past... with an output present...: call it, without a state"
-            _RULES.fail("option", "model", text)
-        self.pasts = {slot.past for slot in self.slots}
-        self.presents = {slot.present for slot in self.slots}
         nodes = [node for node in graph.nodes if node.domain == MICROSOFT]
         self._last_keys = {
             node.input(_LAST_KEYS_PLACE) for node in nodes if node.op == "GroupQueryAttention"
@@ -108,6 +106,19 @@ class Slots:
         self._shared_lengths = {
             node.input(_LENGTHS[node.op]) for node in nodes if node.op in _LENGTHS
         } - {""}
+        self.slots = [*self._find()]
+        grown = [slot for slot in self.slots if slot.kind == "grown"]
+        self.grows = bool(grown)
+        has_mask = "mask" in map(self._made, self.inputs) if grown else True
+        if not has_mask or len(grown) not in (0, len(self.slots)):
+            text = f"has the input {grown[0].past}, which a Concat makes longer"
+            text += ": a state needs an integer input mask[batch, past and new rows], and no other"
+            _RULES.fail("option", "model", f"{text} kind of cache")
+        if not self.slots:
+            text = "has no input past... with an output present...: call it, without a state"
+            _RULES.fail("option", "model", text)
+        self.pasts = {slot.past for slot in self.slots}
+        self.presents = {slot.present for slot in self.slots}
 
     def _find(self) -> Iterator[Slot]:
         names = [name for name in self.inputs if name.startswith("past") and "length" not in name]
@@ -125,8 +136,12 @@ class Slots:
             yield self._slot(past, present)
 
     def _slot(self, past: str, present: str) -> Slot:
-        readers = self.graph.consumers.get(past, [])
+        readers = [node for node in self.graph.consumers.get(past, []) if node.op != "Shape"]
         node = readers[0] if len(readers) == 1 else None
+        if node is not None and node.is_a("Concat") and node.outputs == (present,):
+            axis, rank = int(node.attributes["axis"]), len(self.inputs[past].shape)
+            if node.inputs[0] == past and len(node.inputs) == 2 and axis % rank:
+                return Slot(past, present, "grown", axis=axis % rank)
         places = _READERS.get(node.op, ()) if node is not None else ()
         place = next((i for i in places if node is not None and node.input(i) == past), None)
         written = None
@@ -153,7 +168,7 @@ class Slots:
     @functools.cached_property
     def takes_counts(self) -> bool:
         """True if a chunk may have rows that are no tokens."""
-        return all(slot.kind in ("cache", "window") for slot in self.slots)
+        return all(slot.kind in ("cache", "window", "grown") for slot in self.slots)
 
     def init(self, batch: int, capacity: int) -> State:
         """Empty caches."""
@@ -175,13 +190,36 @@ class Slots:
         for slot in self.slots:
             first, *sizes = self.structs[slot.past].shape
             if slot.kind != "replaced":
-                sizes[1] = slot.window if slot.kind == "window" else capacity
+                sizes[slot.axis - 1] = slot.window if slot.kind == "window" else capacity
             unknown = [str(size) for size in sizes if not isinstance(size, int)]
             if unknown or (isinstance(first, int) and first != batch):
                 text = f"of {slot.past} has the sizes {[first, *sizes]}, for a batch of {batch}"
                 _RULES.fail("sizes", "input_shapes", f"{text}: give load static ones")
             dtype = device_dtype(self.inputs[slot.past].dtype)
             yield slot.past, jnp.zeros((batch, *sizes), dtype)
+
+    def examples(self) -> Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+        """Two small chunks, and what a call with caches that grow takes beside them."""
+        rng, lengths, first = np.random.default_rng(0), (0, 3, 5), self.given()[0]
+        for start, stop in itertools.pairwise(lengths):
+            names = {str(self.inputs[first].shape[1]): stop - start}
+            names[str(self.inputs[first].shape[0])] = 1
+            given, made = {}, {}
+            for name, x in self.inputs.items():
+                shape = [n if isinstance(n, int) else names.get(str(n), 4) for n in x.shape]
+                if name in self.given():
+                    draw = (
+                        rng.normal(0, 1, shape)
+                        if x.dtype.kind == "f"
+                        else rng.integers(0, 2, shape)
+                    )
+                    given[name] = draw.astype(x.dtype)
+                elif self._made(name) == "mask":
+                    made[name] = np.ones((1, stop), x.dtype)
+                elif self._made(name) == "positions":
+                    places = np.arange(start, stop, dtype=x.dtype)
+                    made[name] = np.broadcast_to(places, (*shape[:-1], stop - start))
+            yield given, made
 
     def expect_state(self, state: State) -> None:
         """Refuses a state of another model."""
@@ -193,7 +231,7 @@ class Slots:
             cache, dtype = state.caches[slot.past], device_dtype(self.inputs[slot.past].dtype)
             sizes = [state.lengths.shape[0], *self.structs[slot.past].shape[1:]]
             if slot.kind != "replaced":
-                sizes[2] = slot.window if slot.kind == "window" else state.capacity
+                sizes[slot.axis] = slot.window if slot.kind == "window" else state.capacity
             found = f"{np.dtype(cache.dtype).name}[{','.join(map(str, cache.shape))}]"
             wanted = f"{dtype.name}[{','.join(map(str, sizes))}]"
             text = f"{slot.past} is {found}, expected {wanted} for a capacity of {state.capacity}"
@@ -225,10 +263,14 @@ class Slots:
         """The masks, positions and lengths of a step."""
         ends = state.lengths + counts
         places = state.lengths[:, None] + jnp.arange(length, dtype=np.int32)
+        mask = jnp.arange(state.capacity) < ends[:, None]
+        if self.grows:
+            keys = jnp.arange(-state.capacity, length)  # relative to the first new one
+            mask = (keys >= -state.lengths[:, None]) & (keys < counts[:, None])
         values = {
             "last": ends - 1,
             "past": state.lengths[:1],
-            "mask": jnp.arange(state.capacity) < ends[:, None],
+            "mask": mask,
             "positions": places,
         }
         made: dict[str, Any] = {}
@@ -260,6 +302,14 @@ class Slots:
     def next(self, state: State, outputs: Mapping[str, Array], counts: Array) -> State:
         """The state after a step."""
         caches = {slot.past: outputs[slot.present] for slot in self.slots}
+        if self.grows:  # the last places up to the last token
+
+            def last(cache: Array, count: Array, axis: int) -> Array:
+                return lax.dynamic_slice_in_dim(cache, count, state.capacity, axis)
+
+            take = jax.vmap(last, (0, 0, None))
+            axes = {slot.past: slot.axis - 1 for slot in self.slots}
+            caches = {name: take(x, counts, axes[name]) for name, x in caches.items()}
         return State(caches, state.lengths + counts, state.capacity)
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 import dmlax
@@ -55,6 +55,7 @@ Structs: TypeAlias = dict[str, jax.ShapeDtypeStruct]
 Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """The shapes of the inputs of a call, by name."""
 _PORTABLE = ("cpu", "cuda", "tpu")
+_SAME = 5e-2  # of the largest output: a wrong position or an open mask moves more
 _MOST_COPIED_AT_ONCE = 1 << 20  # bytes of inputs
 
 
@@ -135,6 +136,7 @@ class Model:
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
         self._with_defaults = functools.lru_cache(maxsize=4)(self._make_with_defaults)
         self._size_inputs = size_inputs(self._file)
+        self._is_same_growth: bool | None = None
         self._with_sizes = functools.lru_cache(maxsize=16)(self._make_with_sizes)
 
     def _check(self, graph: Graph) -> Graph:
@@ -278,7 +280,35 @@ class Model:
           >>> state = model.init_state(batch=1, capacity=256)  # doctest: +SKIP
           >>> outputs, state = model.step(state, input_ids)  # doctest: +SKIP
         """
-        return self._slots.init(batch, capacity)
+        state = self._slots.init(batch, capacity)
+        if self._slots.grows:
+            self._expect_same_growth()
+        return state
+
+    def _expect_same_growth(self) -> None:
+        """Refuses a state if the model's answer to a few rows is another one with it."""
+        if self._is_same_growth is None:
+            slots, errors = self._slots, [0.0]
+            state, caches = slots.init(1, 7), slots.init(1, 1).caches
+            caches = {
+                slot.past: lax.slice_in_dim(caches[slot.past], 0, 0, axis=slot.axis)
+                for slot in slots.slots
+            }
+            for given, made in slots.examples():
+                wanted = self({**given, **made, **caches})
+                caches = {slot.past: wanted[slot.present] for slot in slots.slots}
+                outputs, state = self.step(state, given)
+                for name, x in outputs.items():
+                    if jnp.issubdtype(x.dtype, jnp.floating):
+                        scale = float(jnp.abs(wanted[name]).max())
+                        errors.append(float(jnp.abs(x - wanted[name]).max()) / max(scale, 1e-30))
+            self._is_same_growth = max(errors) < _SAME
+        if not self._is_same_growth:
+            text = (
+                "Model: its caches grow, and its numbers depend on their size, as positions do that"
+            )
+            text += " are no input: no state keeps them. Call the model, whose caches may grow"
+            raise UnsupportedError(text, "option", "model")
 
     def step(
         self,
