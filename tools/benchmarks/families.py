@@ -25,29 +25,14 @@ from tools.benchmarks.report import ONLY
 from tools.zoo import networks
 
 OPTIONS = (ONLY, FORM)
-FAMILIES = {  # a small member of every family, and the least size of an image that fits it
-    "alexnet": 224,
-    "convnext_tiny": 64,
-    "densenet121": 64,
-    "efficientnet_b0": 64,
-    "efficientnet_v2_s": 64,
-    "googlenet": 64,
-    "inception_v3": 96,
-    "maxvit_t": 224,
-    "mnasnet1_0": 64,
-    "mobilenet_v2": 64,
-    "mobilenet_v3_large": 64,
-    "regnet_y_400mf": 64,
-    "resnet50": 64,
-    "resnext50_32x4d": 64,
-    "shufflenet_v2_x1_0": 64,
-    "squeezenet1_1": 64,
-    "swin_t": 64,
-    "swin_v2_t": 64,
-    "vgg11": 224,
-    "vit_b_16": 224,
-    "wide_resnet50_2": 64,
-}
+SMALL = (  # a member of each family that takes images of 64 pixels
+    *("convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet"),
+    *("mnasnet1_0", "mobilenet_v2", "mobilenet_v3_large", "regnet_y_400mf", "resnet50"),
+    *("resnext50_32x4d", "shufflenet_v2_x1_0", "squeezenet1_1", "swin_t", "swin_v2_t"),
+    "wide_resnet50_2",
+)
+FAMILIES = dict.fromkeys(SMALL, 64) | {"inception_v3": 96}
+FAMILIES |= dict.fromkeys(("alexnet", "maxvit_t", "vgg11", "vit_b_16"), 224)
 BOUND = 0.5  # an output behind float islands, in its standard deviations
 BATCH = 2
 _OPSET = 17

@@ -5,10 +5,8 @@
     python -m tools.benchmarks gpu_models --table ours theirs --json FILE
 
 The second command times torchvision's models in bf16, channels last, batch norms folded, as a CUDA
-graph; and by `torch.compile` if `--compile` names a mode. A call's wall time is measured for a call
-that waits for its outputs, and for one in a row of calls. Outputs are compared with the CPU's
-first. Models without float layers must have the CPU's bits; the others must be near, because XLA
-chooses the order of float sums for each platform.
+graph. Wall times are those of a call that waits for its outputs, and of one in a row. Models without
+float layers must have the CPU's bits; the others are near, because XLA orders sums by platform.
 """
 
 import re
@@ -44,7 +42,6 @@ OPTIONS = (
     ONLY,
     option(BATCH, default=_BATCHES),
     gpu.FILES,
-    option("--compile", metavar="MODE", help="time torch.compile in a mode, as max-autotune"),
     option("--arithmetic", default="float32", choices=("float32", "exact")),
 )
 CONVOLUTIONS = re.compile("dmlax_(depthwise_)?convolution")
@@ -61,13 +58,12 @@ def run(
     only: str,
     batch: Sequence[int],
     files: Path | None,
-    compile: str | None,
     arithmetic: Arithmetic,
 ) -> list[Report] | None:
     """Print the lines of either library, or make the tables."""
     names = [name for name in NETWORKS if re.search(only, name)]
     ours = partial(_ours, names, batch, arithmetic, files)
-    theirs = partial(_peer, names, batch, compile)
+    theirs = partial(_peer, names, batch)
     return gpu.staged(ours, theirs, _tables, peer=peer, table=table)
 
 
@@ -164,7 +160,7 @@ def _compiled(function: Callable[..., Any], *operands: Any) -> Callable[..., Any
     return call
 
 
-def _peer(names: Sequence[str], batches: Sequence[int], mode: str | None) -> Iterator[Row]:
+def _peer(names: Sequence[str], batches: Sequence[int]) -> Iterator[Row]:
     """Time one call in a row of PyTorch's calls."""
     torch, models = import_module("torch"), import_module("torchvision.models")
     fuse = import_module("torch.fx.experimental.optimization").fuse
@@ -182,13 +178,9 @@ def _peer(names: Sequence[str], batches: Sequence[int], mode: str | None) -> Ite
         model = model.to("cuda", torch.bfloat16, **last)
         for batch in batches:
             x = torch.randn(batch, 3, 224, 224, device="cuda", dtype=torch.bfloat16).to(**last)
-            row = {"network": name, "batch": batch}
             with torch.inference_mode():
                 graph = _capture(torch, partial(model, x))
-                yield row | {"torch": "CUDA graph", "in_a_row_ms": ms(graph)}
-                if mode:
-                    call = partial(torch.compile(model, mode=mode), x)
-                    yield row | {"torch": mode, "in_a_row_ms": ms(call)}
+                yield {"network": name, "batch": batch, "in_a_row_ms": ms(graph)}
 
 
 def _capture(torch: Any, call: timing.Call) -> timing.Call:
@@ -210,15 +202,12 @@ def _capture(torch: Any, call: timing.Call) -> timing.Call:
 
 def _tables(ours: gpu.Lines, theirs: gpu.Lines) -> list[Report]:
     (facts, rows), (peer, peer_rows) = ours, theirs
-    fastest: dict[tuple[str, int], float] = {}
-    for row in peer_rows:
-        key = row["network"], row["batch"]
-        fastest[key] = min(row["in_a_row_ms"], fastest.get(key, row["in_a_row_ms"]))
+    graphs = {(row["network"], row["batch"]): row["in_a_row_ms"] for row in peer_rows}
     models = gpu.report_of("models", facts | peer)
     others = Report("kernels that are no convolution, in microseconds")
     for row in rows:
         names = {column: row[column] for column in ("network", "batch", "arithmetic")}
-        torch_ms = fastest.get((row["network"], row["batch"]))
+        torch_ms = graphs.get((row["network"], row["batch"]))
         models.rows.append(names | _columns(row, torch_ms))
         others.rows += [names | kernel for kernel in _slow_kernels(_others(row))]
     return [models, others]
