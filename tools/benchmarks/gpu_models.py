@@ -5,8 +5,8 @@
     python -m tools.benchmarks gpu_models --table ours theirs --json FILE
 
 The second command times torchvision's models in bf16, channels last, batch norms folded, as a CUDA
-graph. Wall times are those of a call that waits for its outputs, and of one in a row. Models without
-float layers must have the CPU's bits; the others are near, because XLA orders sums by platform.
+graph. Wall times are those of a call that waits for its outputs, and of one in a row. Models of no
+float layer must have the CPU's bits; the others are near, because XLA orders sums by platform.
 """
 
 import re
