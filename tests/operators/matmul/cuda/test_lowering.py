@@ -6,7 +6,6 @@ tests/support/calls/matmul.py compares what it computes, on a GPU.
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,7 +13,6 @@ import dmlax
 from dmlax._cuda import tuning
 from dmlax._operators.matmul.api import QUANTIZED, TO_FLOAT
 from dmlax._operators.matmul.cuda import lowering
-from support.calls.matmul import OPERATORS
 from support.calls.matmul import call as random_call
 from support.emulated import kernels as emulated_kernels
 
@@ -31,11 +29,6 @@ def shaped(*sizes, dtype="uint8"):
 def explained(a, b):
     """The choice on CUDA."""
     return dmlax.explain(dmlax.matrix_multiply_integer, a, b).choices[1]
-
-
-@pytest.mark.parametrize("platform", ["cpu", "tpu"])
-def test_other_platforms_are_refused(platform):
-    assert "compute capability 9.0" in lowering.why_not(None, platform)
 
 
 @pytest.mark.parametrize(
@@ -57,24 +50,6 @@ def test_symbolic_sizes_are_refused(attached):
     (rows,) = jax.export.symbolic_shape("m")
     choice = explained(shaped(rows, 8), shaped(8, 4, dtype="int8"))
     assert choice.why_not["mosaic_gpu"].startswith("it needs static shapes")
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-def test_named_where_it_cannot_run_it_raises(name):
-    count = {OPERATORS[0]: 0, OPERATORS[1]: 3, OPERATORS[2]: 2}[name]
-    options = dict([*SCALES.items()][:count])
-    with pytest.raises(dmlax.UnsupportedError, match=f"{name}: mosaic_gpu cannot run here"):
-        getattr(dmlax, name)(
-            *(jnp.ones((2, 3), jnp.uint8), jnp.ones((3, 2), jnp.int8)),
-            **options,
-            implementation="mosaic_gpu",
-        )
-
-
-def test_auto_is_the_kernel(lowered):
-    text = lowered(dmlax.matrix_multiply_integer, shaped(4, 16), shaped(16, 8, dtype="int8"))
-    assert "mosaic_gpu" in text
-    assert explained(shaped(4, 16), shaped(16, 8, dtype="int8")).implementation == "mosaic_gpu"
 
 
 @pytest.mark.parametrize("seed", [*range(12), 30, 40, 50])
@@ -114,68 +89,6 @@ def test_parameters_of_rows_follow_int32_sums(lowered, name):
     text = lowered(partial(quantized, **rows), shaped(4, 16), shaped(16, 24, dtype="int8"))
     assert text.count("custom_call @mosaic_gpu") == 1
     assert "tensor<4x24xi32>" in text
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "groups"),
-    [
-        ((5, 4, 16), (16, 8), "1x20x8"),
-        ((5, 4, 16), (1, 16, 8), "1x20x8"),
-        ((4, 16), (5, 16, 8), "5x4x8"),
-        ((5, 4, 16), (5, 16, 8), "5x4x8"),
-        ((5, 1, 4, 16), (2, 16, 8), "10x4x8"),
-        ((16,), (16,), "1x1x1"),
-    ],
-)
-def test_a_batch_of_right_matrices_is_groups_and_one_of_left_ones_is_rows(lowered, a, b, groups):
-    text = lowered(integer, shaped(*a), shaped(*b, dtype="int8"))
-    assert text.count("custom_call @mosaic_gpu") == 1
-    assert f"tensor<{groups}xi32>" in text
-
-
-@pytest.mark.parametrize(
-    ("axes", "groups"), [((0, None), "1x12x8"), ((0, 0), "3x4x8"), ((None, 0), "3x4x8")]
-)
-@pytest.mark.parametrize("function", [integer, quantized])
-def test_vmap_is_one_kernel(lowered, function, axes, groups):
-    a = shaped(*([3] if axes[0] == 0 else []), 4, 16)
-    b = shaped(*([3] if axes[1] == 0 else []), 16, 8, dtype="int8")
-    text = lowered(jax.vmap(function, axes), a, b)
-    assert text.count("custom_call @mosaic_gpu") == 1
-    assert "stablehlo.while" not in text
-    assert f"tensor<{groups}x" in text
-
-
-@pytest.mark.parametrize("name", ["a_zero_point", "output_zero_point", "output_scale"])
-def test_vmap_over_a_parameter_of_all_columns_loops_over_the_kernel(lowered, name):
-    dtype = "float32" if name.endswith("scale") else "uint8"
-    text = lowered(
-        jax.vmap(lambda value, a, b: quantized(a, b, **{name: value}), (0, None, None)),
-        *(shaped(3, dtype=dtype), shaped(4, 16), shaped(16, 8, dtype="int8")),
-    )
-    assert text.count("custom_call @mosaic_gpu") == 1
-    assert "stablehlo.while" in text
-
-
-@pytest.mark.parametrize(
-    ("a", "b"), [((0, 16), (16, 8)), ((4, 16), (16, 0)), ((0, 4, 16), (16, 8))]
-)
-def test_nothing_is_launched_for_an_empty_output(lowered, a, b):
-    text = lowered(integer, shaped(*a), shaped(*b, dtype="int8"))
-    assert "mosaic_gpu" not in text
-
-
-def test_an_empty_vmap_launches_nothing(lowered):
-    text = lowered(jax.vmap(integer), shaped(0, 4, 16), shaped(0, 16, 8, dtype="int8"))
-    assert "mosaic_gpu" not in text
-
-
-def test_what_a_batch_makes_too_large_is_mapped_one_by_one(lowered, monkeypatch):
-    monkeypatch.setattr(lowering, "_SIZE_LIMIT", 200)  # bytes: 128 each, and of all 384
-    call = partial(dmlax.matrix_multiply_integer, a_zero_point=5, implementation="mosaic_gpu")
-    text = lowered(jax.vmap(call), shaped(3, 4, 16), shaped(3, 16, 8, dtype="int8"))
-    assert text.count("custom_call @mosaic_gpu") == 1
-    assert "stablehlo.while" in text
 
 
 def test_the_derivative_of_a_float_product_runs_where_the_kernel_does(lowered):

@@ -1,10 +1,8 @@
 """The Hopper kernel of nonzero_coordinates: lowered on a CPU, refused where it cannot run."""
 
-import jax
 import jax.numpy as jnp
 import pytest
 
-import dmlax
 from dmlax._core.arguments import Aval
 from dmlax._operators.nonzero.cuda import lowering
 from dmlax._operators.nonzero.plan import nonzero_plan
@@ -16,15 +14,6 @@ def plan(shape=(4, 5), dtype="float32", **options):
     return nonzero_plan(Aval(jnp.dtype(dtype), shape), **devices)
 
 
-def named(x, **options):
-    return dmlax.nonzero_coordinates(x, implementation="mosaic_gpu", **options)
-
-
-@pytest.mark.parametrize("platform", ["cpu", "tpu"])
-def test_other_platforms_are_refused(platform):
-    assert "compute capability 9.0" in lowering.why_not(plan(), platform)
-
-
 def test_without_a_gpu_it_says_so():
     why = lowering.why_not(plan(), "cuda")
     assert why is not None
@@ -34,38 +23,6 @@ def test_without_a_gpu_it_says_so():
 def test_several_devices_are_refused(attached):
     split = plan(axis_name="x", axis_size=2)
     assert "several devices" in lowering.why_not(split, "cuda")
-
-
-def test_named_where_it_cannot_run_it_raises():
-    with pytest.raises(dmlax.UnsupportedError, match="mosaic_gpu cannot run here"):
-        named(jnp.ones(3))
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "bfloat16", "float16", "float32"])
-@pytest.mark.parametrize("shape", [(1,), (70_000,), (3, 5, 7), (2, 3, 4, 5, 6)])
-def test_every_dtype_and_rank_is_lowered_to_the_kernel(lowered, dtype, shape):
-    text = lowered(named, jax.ShapeDtypeStruct(shape, dtype))
-    assert "mosaic_gpu" in text
-    assert "stablehlo.scatter" not in text
-
-
-@pytest.mark.parametrize("dtype", ["int64", "float64"])
-@pytest.mark.parametrize("elements", [9, 2**22, 2**24])
-def test_wide_elements_are_lowered(lowered, dtype, elements):
-    with jax.enable_x64(True):
-        assert "mosaic_gpu" in lowered(named, jax.ShapeDtypeStruct((elements,), dtype))
-
-
-@pytest.mark.parametrize("options", [{"size": 3}, {"size": 0}, {"size": 99, "fill_value": 7}])
-def test_sizes_are_lowered(lowered, options):
-    given = jax.ShapeDtypeStruct((1, 9), "float32")
-    assert "mosaic_gpu" in lowered(lambda x: named(x, coordinate_rank=1, **options), given)
-
-
-def test_a_batch_loops_over_the_kernel(lowered):
-    text = lowered(jax.vmap(named), jax.ShapeDtypeStruct((4, 9), "float32"))
-    assert "mosaic_gpu" in text
-    assert "stablehlo.while" in text
 
 
 def test_nothing_is_launched_for_an_empty_input(attached):

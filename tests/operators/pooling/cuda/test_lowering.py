@@ -1,6 +1,5 @@
 """The Hopper kernel of max_pooling: lowered on a CPU, refused where it cannot run."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -11,35 +10,11 @@ from dmlax._operators.pooling.cuda import lowering
 LAST = {3: "NWC", 4: "NHWC", 5: "NDHWC"}
 
 
-def pool(x, **options):
-    given = {"window_size": 3, "strides": 2, "start_padding": 1, "dimension_numbers": LAST[x.ndim]}
-    return dmlax.max_pooling(x, **given | options, implementation="mosaic_gpu")
-
-
 def why_not(shape, **options):
     call = {"window_size": 3, "dimension_numbers": LAST[len(shape)], **options}
     x = np.zeros(shape, np.uint8)
     (label,) = labels.labels(lambda x: dmlax.max_pooling(x, **call), x)
     return lowering.why_not(label.plan, "cuda")
-
-
-def test_named_where_it_cannot_run_it_raises():
-    with pytest.raises(dmlax.UnsupportedError, match="mosaic_gpu cannot run here"):
-        pool(np.zeros((1, 8, 8, 4), np.uint8))
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-@pytest.mark.parametrize("shape", [(2, 9, 4), (2, 9, 8, 20), (1, 112, 112, 64)])
-def test_every_rank_and_width_is_lowered_to_the_kernel(lowered, shape, dtype):
-    text = lowered(pool, jax.ShapeDtypeStruct(shape, dtype))
-    assert "mosaic_gpu" in text
-    assert f"max.{dtype[:-1].replace('uint', 'u').replace('int', 's')}16x2" in text
-
-
-def test_a_batch_is_one_kernel(lowered):
-    text = lowered(jax.vmap(pool), jax.ShapeDtypeStruct((3, 2, 9, 8, 16), "uint8"))
-    assert "mosaic_gpu" in text
-    assert "stablehlo.while" not in text
 
 
 @pytest.mark.parametrize(
