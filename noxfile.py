@@ -232,7 +232,7 @@ def kill_rate(session: nox.Session) -> None:
 def conformance_cuda(session: nox.Session) -> None:
     """Give the golden vectors to this interpreter's JAX on an NVIDIA GPU, which must be there.
 
-    Then random calls of the kernels, and what plain JAX gets wrong.
+    Then random calls of the kernels, and what plain JAX gets wrong. The suite needs jsonschema.
     """
     paths = {"PYTHONPATH": "src:tests:conformance/src:conformance"}
     run = functools.partial(session.run, "python3", env=paths, external=True)

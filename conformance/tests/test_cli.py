@@ -1,12 +1,13 @@
 """The command: controls score zero, totals add up, exit codes tell what happened."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dmlax_conformance import adapters, cli
+from dmlax_conformance import adapters, cli, terminal
 from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.errors import SpecViolation
@@ -117,13 +118,25 @@ def test_wrong_values_come_first(sample: list[Vector], capsys: Output) -> None:
 
     results = list(runner.run(Wrong(), sample, ["eager"]))
     report.show(results, "again", len(results))
-    shown = [
-        line for line in capsys.readouterr().out.splitlines() if line[:5] in ("FAIL ", "ERROR")
-    ]
+    out = capsys.readouterr().out
+    shown = [line.split()[:2] for line in out.splitlines() if line[:5] in ("FAIL ", "ERROR")]
     valid = {vector.id: vector.is_valid for vector in sample}
-    ranks = [runner.rank_of(w[0].lower(), valid[w[1]]) for w in map(str.split, shown)]
+    ranks = [runner.rank_of(verdict.lower(), valid[name]) for verdict, name in shown]
     assert ranks == sorted(ranks)
     assert {*ranks} == {0, 1, 2}
+    (head,) = (n for n, line in enumerate(out.splitlines()) if line.startswith("failures by flag"))
+    flag, failed, crashed = out.splitlines()[head + 1].split()
+    own = Counter(result.verdict for result in results if flag in result.vector.flags)
+    assert (int(failed), int(crashed)) == (own["fail"], own["error"])
+
+
+def test_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    clock = iter(range(0, 100, 4))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
+    assert [*terminal.progress("abcdefg", "vectors", 7)] == [*"abcdefg"]
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "3 of 7 vectors"
+    assert len(said) == 2
 
 
 def test_list_and_show(capsys: Output) -> None:

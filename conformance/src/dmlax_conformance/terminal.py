@@ -1,12 +1,14 @@
 """Tables, progress and complaints."""
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import TypeVar
 
 from .texts import printable
 
+EVERY = 10.0  # seconds between two lines about the progress
 LONGEST = 4000  # characters of a complaint
 T = TypeVar("T")
 
@@ -36,12 +38,15 @@ class Table:
 
 
 def progress(items: Iterable[T], label: str, total: int) -> Iterator[T]:
-    """Show how many of the items have come, where somebody looks."""
-    is_seen = sys.stderr.isatty()
+    """Show how many of the items have come: on a terminal always, elsewhere every 10 seconds."""
+    is_seen, said = sys.stderr.isatty(), time.monotonic()
     for number, item in enumerate(items, 1):
         yield item
         if is_seen:
             print(f"\r{number} of {total} {label}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - said >= EVERY:
+            said = time.monotonic()
+            print(f"{number} of {total} {label}", file=sys.stderr, flush=True)
     if is_seen:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..errors import Malformed
+from ..errors import Malformed, NotStartable
 from ..paths import vectors_dir
 
 _TEXTS = {  # complaints by keyword, formatted with the keyword's value
@@ -80,7 +80,10 @@ def _draft() -> Any:
 
     An integer is no float and no boolean, and equal items of a list are checked once.
     """
-    jsonschema = import_module("jsonschema")
+    try:
+        jsonschema = import_module("jsonschema")
+    except ImportError as error:
+        raise NotStartable(f"schemas are checked by the package jsonschema: {error}") from error
     usual = jsonschema.Draft202012Validator
     types = {
         "integer": lambda checker, value: type(value) is int,

@@ -1,5 +1,6 @@
 """Showing a run on the console: a table, and what went wrong."""
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
@@ -28,6 +29,18 @@ def table(results: Sequence[Result]) -> Table:
     return shown
 
 
+def flags(failures: Sequence[Result]) -> list[str]:
+    """Return a table of the flags of failures, the commonest first; nothing without failures."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for result in failures:
+        for flag in result.vector.flags:
+            counts[flag][result.verdict] += 1
+    shown = Table("failures by flag", "fail", "error", is_numeric=True)
+    for flag, own in sorted(counts.items(), key=lambda item: (-item[1].total(), item[0])):
+        shown.add_row(flag, str(own["fail"]), str(own["error"]))
+    return [str(shown)] if counts else []
+
+
 def show(
     results: Sequence[Result],
     start: str,
@@ -35,7 +48,7 @@ def show(
     adapter: Adapter | None = None,
     left_out: Sequence[str] = (),
 ) -> None:
-    """Print the failures, worst first, the table, what was computed, and what was left out."""
+    """Print the failures, worst first, the tables, what was computed, and what was left out."""
     bad = [result for result in results if result.verdict in ("fail", "error")]
     bad.sort(key=attrgetter("rank"))
     lines = [line for result in bad[:limit] for line in explain(result, start)]
@@ -43,7 +56,7 @@ def show(
         lines.append(f"... and {len(bad) - limit} more; --report keeps them all")
     rows = [judged(adapter, result) for result in results]
     computed = [f"{name} ({count} values)" for name, count in sorted(values_of(rows).items())]
-    lines += [str(table(results)), f"computed: {', '.join(computed) or 'nothing'}"]
+    lines += [*flags(bad), str(table(results)), f"computed: {', '.join(computed) or 'nothing'}"]
     more = f"; left out: {', '.join(left_out)}" if left_out else ""
     print("\n".join([*lines, f"{share_of(rows)}{more}"]))
 
