@@ -1,5 +1,6 @@
 """The vectors kill every mutant."""
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -59,10 +60,11 @@ def test_a_mutant_that_equals_the_oracle_survives() -> None:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_no_mutant_of_a_table_always_crashes(
-    operator: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A crash fails a vector, so a mutant has to give an answer to one."""
+def test_no_mutant_always_crashes(operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash fails a vector, so a mutant has to give an answer to one.
+
+    A convolution whose windows are misread has other sizes than its addend, and gives none.
+    """
     answered = set[str]()
     is_wrong = mutants._is_wrong
 
@@ -71,13 +73,15 @@ def test_no_mutant_of_a_table_always_crashes(
         return is_wrong(vector, outputs)
 
     monkeypatch.setattr(mutants, "_is_wrong", note)
-    of_table = {m.id: m for m in trials.mutants_of(operator, subjects(operator)) if "." in m.step}
-    for tried, own in of_table.items():
+    made = trials.mutants_of(operator, subjects(operator))
+    computing = {mutant.id: mutant for mutant in made if mutant.step != "refuse"}
+    for tried, own in computing.items():
         for subject in (each for each in subjects(operator) if own.concerns(each.vector)):
             is_failed(own, subject)
             if tried in answered:
                 break
-    assert of_table.keys() == answered
+    windows = re.compile("qconvadd-(strides|dilations|start-padding|end-padding)-")
+    assert [name for name in computing.keys() - answered if not windows.match(name)] == []
 
 
 # -- two calls in a row -------------------------------------------------------------------------
