@@ -224,6 +224,7 @@ JUNIT = Path(__file__).with_name("junit.xml")
 def test_junit_has_the_form_that_tools_read(report: Report, tmp_path: Path) -> None:
     facts = {"implementation": "mine", "suite": 1, "python": 3, "machine": "M"}
     usual = {"variant": "jit", "topic": "ties", "comment": "why", "seconds": 0.5, "operator": "a"}
+    usual["valid"] = True
     verdicts = {"permitted": "listed", "fail": "Y: 1, not 0", "error": "</script> & \x00"}
     verdicts |= {"expected": "once", "unsupported": "no int8"}
     results = [
