@@ -134,6 +134,12 @@ def own_imports(file):
                 yield next(filter(Path.exists, beside), module)
 
 
+def test_no_state_hangs_on_the_number_of_an_object():
+    """A number is used again once its object is gone; the map of `identity.py` keeps its keys."""
+    asking = {name_of(file) for file in files(SOURCE) if re.search(r"\bid\(", file.read_text())}
+    assert asking == {"onnx/identity.py"}
+
+
 def test_every_import_of_a_file_of_dmlax_is_read():
     """The tests below see all of them: none is of the form `import dmlax.module`."""
     for file in files(SOURCE):
