@@ -28,6 +28,7 @@ ROTATION = {  # sessions that CI installs in turn, and arguments that end them s
     "fuzz_onnx": ("0.1",),
     "instruction_sets": COLLECT,
     "kill_rate": ("--operator=quantized_lookup",),
+    "litert": ("25",),
     "lowering": COLLECT,
     "sdist": COLLECT,
     "slow": COLLECT,
@@ -173,6 +174,18 @@ def differential(session: nox.Session) -> None:
     _reuse_library(session)
     _install(session, "test")
     session.run("python", "-m", "tools.differential", *session.posargs)
+
+
+@nox.session
+def litert(session: nox.Session) -> None:
+    """Compare 5,000 random `.tflite` files of one operator, or as many as asked, with LiteRT.
+
+    `nox -s litert -- 200 --case conv_2d --seed 7000` judges a part; `--record` renews the vectors.
+    """
+    _reuse_library(session)
+    _install(session, "test")
+    session.install("ai-edge-litert==2.3.0")
+    session.run("python", "-m", "tools.litert", *session.posargs)
 
 
 @nox.session

@@ -101,6 +101,7 @@ LAYERS = {  # a file imports those of lower layers, and those of its own room
     "__init__.py": 9,
     "__main__.py": 9,
     "onnx": 10,
+    "litert": 11,
 }
 ROOMED = ("_operators", "_fused")
 BUILDS_ON = {  # the rooms of its own layer that a room imports
@@ -236,7 +237,7 @@ def test_operators_are_named_in_their_rooms_and_the_list_only():
     names = re.compile(rf"(?<!dmlax_)(?:{'|'.join(spelled)})(?![a-z])", re.IGNORECASE)
     found = {room(f) for f in files(SOURCE) if names.search(without_docs(f))}
     fused = {"_fused/matmul_epilogue"}  # named after its first operator
-    whole = {"__init__.py", "calibration", "onnx", "training"}
+    whole = {"__init__.py", "calibration", "litert", "onnx", "training"}
     rooms = {f"_operators/{each}" for each in ROOMS}
     assert found == {"_operators", *whole, *fused, *rooms}
 

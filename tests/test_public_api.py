@@ -44,7 +44,10 @@ def test_exactly_these_names_are_exported():
     assert set(dmlax.__all__) == names
     assert dmlax.__all__ == sorted(dmlax.__all__)
     public = {name for name in vars(dmlax) if not name.startswith("_")}
-    assert public - names - {"calibration", "onnx", "training"} == {"directml", "errors"}  # modules
+    assert public - names - {"calibration", "litert", "onnx", "training"} == {
+        "directml",
+        "errors",
+    }  # modules
 
 
 @pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)

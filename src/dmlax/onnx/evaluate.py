@@ -291,6 +291,7 @@ def _take(node: Node, index: int, operand: object) -> object:
         name = row.inputs[min(index, len(row.inputs) - 1)].name
         raise NotKnown(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
     stays_packed = node.op in PLACES or index == PACKED_PLACES.get(node.op)
+    stays_packed = stays_packed or (row is not None and row.prepare is not None)
     return operand.unpack() if hasattr(operand, "unpack") and not stays_packed else operand
 
 
@@ -386,5 +387,5 @@ def _of_shapes(graph: Graph) -> set[str]:
     return needed
 
 
-_SIZES = ("Shape", "Size")
+_SIZES = ("Shape", "Size", "SHAPE", "RANK")  # of ONNX and of LiteRT
 _PARAM_DTYPES = {*DTYPES.values()} - {np.dtype(name) for name in ("bool", "int64", "uint64", "f8")}

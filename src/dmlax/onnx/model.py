@@ -187,7 +187,8 @@ class Model:
         named = self._name(given)
         values = {name: _narrowed(name, x, self._inputs[name]) for name, x in named.items()}
         computed = self._compiled(self.params, _on_cpu(values))
-        outputs = {name: computed[name] for name in (*self._file.outputs, *computed)}
+        order = [name for name in (*self._file.outputs, *computed) if name in computed]
+        outputs = {name: computed[name] for name in order}
         self._check_counts(outputs)
         return outputs
 

@@ -12,6 +12,7 @@ from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
 from dmlax._fused.float_convolution.plan import PackedFilter
 from dmlax.onnx.graph import MICROSOFT, Constants, Graph, Node
 from dmlax.onnx.identity import IdentityMap
+from dmlax.onnx.operators import find
 from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.values import NARROW
 from dmlax.onnx.operators.windows import ConvolutionLayout
@@ -150,6 +151,9 @@ def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Us
 def _use(graph: Graph, node: Node, place: int) -> _Use | None:
     if place == FLOAT_PLACES.get(node.op):
         return _Use(node, None)
+    row = find(node)
+    if row is not None and row.prepare is not None:
+        return _Use(node, None) if place == 1 else None
     places = iter(PLACES.get(node.op, ()))
     zero_points = dict(zip(places, places, strict=True))
     if place not in zero_points:
@@ -177,6 +181,10 @@ def _prepare(use: _Use, weight: np.ndarray) -> Weight:
     node, zero_point = use
     if node.op in FLOAT_PLACES:
         return Weight(PackedFilter.pack(weight, **_float_packing(node)))
+    row = find(node)
+    if row is not None and row.prepare is not None:
+        prepared = row.prepare(node, weight)
+        return Weight(_copy_to_device(weight)) if prepared is None else Weight(*prepared)
     if weight.ndim not in _RANKS.get(node.op, (2,)):
         return Weight(_copy_to_device(weight))
     if node.op in ("QLinearConv", "ConvInteger"):

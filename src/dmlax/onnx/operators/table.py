@@ -14,7 +14,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import numpy as np
 from jax import Array
@@ -54,6 +64,7 @@ class Output(NamedTuple):
 
 
 _T = TypeVar("_T")
+Prepare: TypeAlias = Callable[[Node, np.ndarray], Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 ZeroOptional = Annotated[_T, "the zero point may be absent"]
 """A `Quantized` or an `Output` whose zero point a node may leave out."""
@@ -68,6 +79,7 @@ class OperatorRow:
         output, or a tuple of them.
       versions: the opsets in which the forms that it computes began.
       ignores: attributes that do not change the outputs.
+      prepare: packs the node's second input, constant weights; None leaves them as they are.
     """
 
     op: str
@@ -75,6 +87,7 @@ class OperatorRow:
     versions: tuple[int, ...]
     function: Callable[..., Any]
     ignores: frozenset[str] = frozenset()
+    prepare: Prepare | None = None
 
     @functools.cached_property
     def inputs(self) -> list[inspect.Parameter]:
@@ -130,6 +143,7 @@ def operator(
     domain: str = "",
     attributes: Mapping[str, Any] | None = None,
     ignores: Iterable[str] = (),
+    prepare: Prepare | None = None,
 ) -> Callable[[_Function], _Function]:
     """Puts a function into the table, for the opsets in which its forms began.
 
@@ -140,13 +154,14 @@ def operator(
       attributes: the inputs that are attributes in these opsets, with the attributes' types, and
         the attributes that these opsets lack, with None.
       ignores: attributes that do not change the outputs.
+      prepare: packs constant weights, as `OperatorRow` says.
     """
 
     def register(function: _Function) -> _Function:
         single = _on_device(flatten(function))
         single = _in_float32(single) if op in _ROUNDED_ONCE and not domain else single
         single = single if attributes is None else _by_attribute(single, attributes)
-        row = OperatorRow(op, domain, versions, single, frozenset(ignores))
+        row = OperatorRow(op, domain, versions, single, frozenset(ignores), prepare)
         _ROWS.setdefault((domain, op), []).append(row)
         return function
 

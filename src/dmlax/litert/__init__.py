@@ -1,0 +1,151 @@
+"""LiteRT models (`.tflite`) as JAX functions, with LiteRT's numbers or correctly rounded."""
+
+import io
+import os
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, TypeAlias, get_args
+
+from dmlax._core.arguments import Rules
+from dmlax.litert import operators as _operators  # puts them into the table
+from dmlax.litert.model import Model as Model
+from dmlax.litert.operators.table import Resolver
+from dmlax.litert.read import DOMAIN, NEXT, State, read
+from dmlax.litert.schema import IDENTIFIER
+from dmlax.onnx import archive, budget
+from dmlax.onnx.errors import ModelError
+from dmlax.onnx.evaluate import Options
+from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.load_options import (
+    blaming_shapes,
+    checked_operators,
+    reshape_inputs,
+    with_operators,
+    with_outputs,
+)
+
+__all__ = ["Model", "load"]
+
+Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
+Arithmetic: TypeAlias = Resolver
+_RULES = Rules("load")
+del _operators
+
+
+def load(
+    model: Source,
+    /,
+    *,
+    arithmetic: Arithmetic | None = None,
+    member: str | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    outputs: Sequence[str] | None = None,
+    operators: Mapping[str, Callable[..., Any]] | None = None,
+) -> Model:
+    """Loads a LiteRT model as a function.
+
+    Args:
+      model: the path of a `.tflite` file, of a bundle of them as a `.task`, or of a file that
+        `Model.save` wrote; the bytes of any, or a file that is open for reading bytes.
+      arithmetic: "xnnpack" for the bits of LiteRT's default kernels, "reference" for those of its
+        reference kernels, which microcontrollers and NPUs follow, or "exact" for integers that
+        are rounded once; default "xnnpack", or what a saved model has.
+      member: the file of a bundle, if it has several.
+      input_shapes: other shapes of inputs, by name.
+      outputs: the names of tensors of the file that the model returns, inner ones too; default the
+        file's outputs. Nodes and inputs that they do not need are left out before any is checked.
+      operators: functions for operators, by `"custom::Name"` for a custom operator, or
+        `"litert::NAME"` for one of LiteRT. A function takes the inputs, None for an absent one,
+        and the attributes as keywords; a custom operator's is `custom_options`, an array of bytes.
+
+    Returns:
+      A `Model`: call it, or take its `params` and its pure function `apply`.
+
+    Raises:
+      UnsupportedError: operators, options or dtypes are not known; all of them are listed.
+      dmlax.onnx.ModelError: the file is malformed.
+      SpecError: an option is wrong (code `option`).
+
+    Example:
+      >>> import dmlax.litert
+      >>> model = dmlax.litert.load("mobilenet_v2_int8.tflite")  # doctest: +SKIP
+      >>> scores = model(image)  # doctest: +SKIP
+    """
+    functions = checked_operators(operators or {})
+    if arithmetic is not None:
+        _RULES.expect_choice("arithmetic", arithmetic, get_args(Resolver))
+    data = _bytes(model, member)
+    if data[4:8] != IDENTIFIER and archive.is_archive(data):
+        graph, options, states = _of_archive(data, arithmetic)
+    else:
+        graph, states = read(data, arithmetic or "xnnpack")
+        options = Options("float32")
+    options = with_operators(options, functions, graph)
+    inputs, graph = graph.inputs, reshape_inputs(graph, input_shapes or {})
+    if outputs is not None:
+        graph = _with_outputs(graph, outputs, states)
+    with budget.limit(graph.constant_bytes()), blaming_shapes(graph, inputs):
+        return Model(graph, options, states)
+
+
+def _bytes(model: Any, member: str | None) -> bytes:
+    """The bytes of a model, of a member if it is a bundle."""
+    if hasattr(model, "read"):
+        model = model.read()
+    is_source = isinstance(model, str | bytes | bytearray | memoryview | os.PathLike)
+    text = f"is of type {type(model).__name__}, expected a path, bytes or a file"
+    _RULES.expect(is_source, "option", "model", text)
+    if isinstance(model, str | os.PathLike):
+        with open(model, "rb") as file:
+            data = file.read()
+    else:
+        data = bytes(model)
+    if data[4:8] == IDENTIFIER or not archive.is_archive(data):
+        text = f"is {member!r}, and the model is no bundle"
+        _RULES.expect(member is None, "option", "member", text)
+        return data
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as bundle:
+            return _member(bundle, member, data)
+    except ModelError:
+        raise
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
+        raise ModelError(f"the bundle is malformed: {error}") from None
+
+
+def _member(bundle: zipfile.ZipFile, member: str | None, data: bytes) -> bytes:
+    names = bundle.namelist()
+    if "graph.json" in names and member is None:
+        return data
+    files = [name for name in names if name.endswith(".tflite")]
+    chosen = files[0] if member is None and len(files) == 1 else member
+    text = f"is {member!r}, expected one of {', '.join(map(repr, files)) or 'no file'}"
+    _RULES.expect(chosen in names, "option", "member", text)
+    assert chosen is not None
+    budget.Budget(len(data)).spend_on(chosen, bundle.getinfo(chosen).file_size)
+    return bundle.read(chosen)
+
+
+def _of_archive(
+    data: bytes, arithmetic: Arithmetic | None
+) -> tuple[Graph, Options, dict[str, State]]:
+    """A saved model; its constants that a call may replace are the variables."""
+    graph, options = archive.read(data)
+    states = {name: State(x, graph.constants[name]) for name, x in graph.defaults.items()}
+    graph = graph.give_defaults(states)
+
+    def choose(node: Node) -> Node:
+        if node.domain != DOMAIN or "resolver" not in node.attributes:
+            return node
+        return node.replace(attributes={**node.attributes, "resolver": arithmetic})
+
+    if arithmetic is not None:
+        graph = graph.map_graphs(lambda each: each.replace(nodes=tuple(map(choose, each.nodes))))
+    return graph, options, states
+
+
+def _with_outputs(graph: Graph, outputs: Sequence[str], states: Mapping[str, State]) -> Graph:
+    """The graph of some outputs, and of the variables that they need."""
+    needed = with_outputs(graph, outputs).inputs
+    following = [name + NEXT for name in states if name in needed]
+    return with_outputs(graph, [*outputs, *following])

@@ -1,0 +1,277 @@
+"""Whole files: batches, states, branches, saved models, bundles and what is refused."""
+
+import io
+import pickle
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax.litert
+from dmlax.errors import SpecError, UnsupportedError
+from dmlax.onnx import ModelError
+from tools.litert.files import Op, Subgraph, Tensor, model
+
+RNG = np.random.default_rng(0)
+SCALED = {"scales": [0.05], "zeros": [3]}
+
+
+def small_network():
+    """A convolution, a residual sum, a mean, a reshape of a fixed batch and a product."""
+    weights = RNG.integers(-127, 128, (4, 3, 3, 4)).astype(np.int8)
+    matrix = RNG.integers(-127, 128, (5, 4)).astype(np.int8)
+    tensors = {
+        "image": Tensor(np.int8, (1, 6, 6, 4), None, [0.02], [-4]),
+        "w": Tensor(np.int8, weights.shape, weights, [0.01] * 4, [0] * 4),
+        "b": Tensor(np.int32, (4,), np.arange(4, dtype=np.int32), [0.0002] * 4, [0] * 4),
+        "conv": Tensor(np.int8, (1, 6, 6, 4), None, [0.07], [1]),
+        "sum": Tensor(np.int8, (1, 6, 6, 4), None, [0.06], [-10]),
+        "axes": Tensor(np.int32, (2,), np.array([1, 2], np.int32)),
+        "mean": Tensor(np.int8, (1, 1, 1, 4), None, [0.01], [0]),
+        "shape": Tensor(np.int32, (2,), np.array([1, 4], np.int32)),
+        "flat": Tensor(np.int8, (1, 4), None, [0.01], [0]),
+        "m": Tensor(np.int8, (5, 4), matrix, [0.02], [0]),
+        "c": Tensor(np.int32, (5,), np.arange(5, dtype=np.int32), [0.0002], [0]),
+        "scores": Tensor(np.int8, (1, 5), None, [0.05], [2]),
+    }
+    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "activation": "RELU"}
+    operators = [
+        Op("CONV_2D", ["image", "w", "b"], ["conv"], options),
+        Op("ADD", ["conv", "image"], ["sum"]),
+        Op("MEAN", ["sum", "axes"], ["mean"], {"keep_dims": True}),
+        Op("RESHAPE", ["mean", "shape"], ["flat"]),
+        Op("FULLY_CONNECTED", ["flat", "m", "c"], ["scores"]),
+    ]
+    return model(Subgraph(tensors, operators, ["image"], ["scores"]))
+
+
+NETWORK = small_network()
+IMAGES = RNG.integers(-128, 128, (5, 6, 6, 4)).astype(np.int8)
+
+
+@pytest.mark.parametrize("arithmetic", ["xnnpack", "reference", "exact"])
+def test_a_batch_is_its_images_one_by_one(arithmetic):
+    """Also with an inner tensor, jitted, mapped, and though a reshape fixes the batch."""
+    ours = dmlax.litert.load(NETWORK, arithmetic=arithmetic)
+    single = np.concatenate([ours(image[None])["scores"] for image in IMAGES])
+    assert np.array_equal(ours(IMAGES)["scores"], single)
+    both = jax.jit(lambda x: ours.apply(ours.params, x, outputs=["mean", "scores"]))(IMAGES)
+    assert both["mean"].shape == (5, 1, 1, 4)
+    assert np.array_equal(both["scores"], single)
+    mapped = jax.vmap(lambda x: ours.apply(ours.params, x))(IMAGES[:, None])["scores"]
+    assert np.array_equal(mapped[:, 0], single)
+
+
+def test_a_saved_model_is_the_same_and_takes_another_arithmetic(tmp_path):
+    ours = dmlax.litert.load(NETWORK, arithmetic="reference")
+    ours.save(tmp_path / "network.dmlax")
+    wanted = ours(IMAGES)["scores"]
+    for other in (
+        dmlax.litert.load(tmp_path / "network.dmlax"),
+        pickle.loads(pickle.dumps(ours)),
+        dmlax.litert.load(io.BytesIO((tmp_path / "network.dmlax").read_bytes())),
+    ):
+        assert np.array_equal(other(IMAGES)["scores"], wanted)
+    changed = dmlax.litert.load(tmp_path / "network.dmlax", arithmetic="xnnpack")
+    default = dmlax.litert.load(NETWORK)
+    assert np.array_equal(changed(IMAGES)["scores"], default(IMAGES)["scores"])
+
+
+def test_export_explain_inputs_and_params():
+    ours = dmlax.litert.load(NETWORK)
+    exported = ours.export()
+    assert np.array_equal(
+        exported.call(ours.params, {"image": IMAGES[:1]})["scores"], ours(IMAGES[:1])["scores"]
+    )
+    text = str(ours.explain())
+    assert "litert.CONV_2D 1" in text
+    assert "quantized_linear_convolution" in text
+    assert ours.inputs["image"].shape == (1, 6, 6, 4)
+    assert {"w", "m"} <= ours.params.keys()
+    assert set(ours.params) <= ours.tensors()
+
+
+def test_a_bundle_has_members():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as bundle:
+        bundle.writestr("one.tflite", NETWORK)
+        bundle.writestr("two.tflite", NETWORK)
+    assert "scores" in dmlax.litert.load(file.getvalue(), member="one.tflite").outputs
+    with pytest.raises(SpecError, match=r"member is None, expected one of 'one.tflite', 'two"):
+        dmlax.litert.load(file.getvalue())
+    with pytest.raises(SpecError, match="and the model is no bundle"):
+        dmlax.litert.load(NETWORK, member="one.tflite")
+
+
+def counter(with_branch=False):
+    """A variable to which the input is added; a branch adds it twice."""
+    number = Tensor(np.float32, (1, 2))
+    tensors = {
+        "x": number,
+        "handle": Tensor(np.int32, (), number=13),
+        "old": number,
+        "new": number,
+        "y": number,
+        "yes": Tensor(np.bool_, ()),
+    }
+    read = [
+        Op("CALL_ONCE", [], [], {"init_graph": 1}),
+        Op("VAR_HANDLE", [], ["handle"], {"shared_name": "total"}),
+    ]
+    add = [
+        Op("READ_VARIABLE", ["handle"], ["old"]),
+        Op("ADD", ["old", "x"], ["new"]),
+        Op("ASSIGN_VARIABLE", ["handle", "new"], []),
+    ]
+    first = Subgraph(
+        {"h": tensors["handle"], "zero": Tensor(np.float32, (1, 2), np.float32([[1, 2]]))},
+        [
+            Op("VAR_HANDLE", [], ["h"], {"shared_name": "total"}),
+            Op("ASSIGN_VARIABLE", ["h", "zero"], []),
+        ],
+        [],
+        [],
+    )
+    if not with_branch:
+        return model(Subgraph(tensors, [*read, *add], ["x"], ["new"]), first)
+    inner = {name: tensors[name] for name in ("handle", "x", "old", "new")}
+    then = Subgraph(inner, add, ["handle", "x"], ["new"])
+    other = Subgraph(inner, [], ["handle", "x"], ["x"])
+    branch = Op("IF", ["yes", "handle", "x"], ["y"], {"then_graph": 2, "else_graph": 3})
+    whole = Subgraph(tensors, [*read, branch], ["x", "yes"], ["y"])
+    return model(whole, first, then, other)
+
+
+def test_a_variable_is_a_state():
+    ours = dmlax.litert.load(counter())
+    assert ours.init_state()["total"].tolist() == [[1, 2]]
+    assert set(ours.inputs) == {"x"}
+    x = np.float32([[10, 20]])
+    outputs, state = ours.step(ours.init_state(), x)
+    assert outputs["new"].tolist() == [[11, 22]] == state["total"].tolist()
+    outputs, state = ours.step(state, {"x": x})
+    assert outputs["new"].tolist() == [[21, 42]]
+    assert set(outputs) == {"new"}
+    assert ours(x)["new"].tolist() == [[11, 22]]  # a call begins with the first state
+
+    def step(state, x):
+        outputs, state = ours.apply_step(ours.params, state, x)
+        return state, outputs["new"]
+
+    _, all_of_them = jax.lax.scan(step, ours.init_state(), jnp.stack([x] * 3))
+    assert all_of_them[:, 0].tolist() == [[11, 22], [21, 42], [31, 62]]
+    batch, state = ours.step(ours.init_state(), np.float32([[1, 2], [3, 4]]))
+    assert batch["new"].tolist() == [[2, 4], [4, 6]]
+    assert state["total"].shape == (2, 2)
+    assert np.array_equal(ours.init_state(batch=2)["total"], [[1, 2], [1, 2]])
+    batch, _ = ours.step(state, np.float32([[1, 2], [3, 4]]))
+    assert batch["new"].tolist() == [[3, 6], [7, 10]]
+    with pytest.raises(SpecError, match="state total is missing"):
+        ours.step({}, x)
+    with pytest.raises(SpecError, match="state sum is no variable"):
+        ours.step({**ours.init_state(), "sum": x}, x)
+
+
+def test_a_saved_state_keeps_its_first_values(tmp_path):
+    ours = dmlax.litert.load(counter())
+    ours.save(tmp_path / "counter.dmlax")
+    again = dmlax.litert.load(tmp_path / "counter.dmlax")
+    x = np.float32([[10, 20]])
+    assert again.step(again.init_state(), x)[1]["total"].tolist() == [[11, 22]]
+
+
+def test_a_branch_changes_a_variable():
+    ours = dmlax.litert.load(counter(with_branch=True))
+    x, state = np.float32([[10, 20]]), ours.init_state()
+    outputs, state = ours.step(state, {"x": x, "yes": np.bool_(True)})
+    assert outputs["y"].tolist() == [[11, 22]] == state["total"].tolist()
+    outputs, state = ours.step(state, {"x": x, "yes": np.bool_(False)})
+    assert outputs["y"].tolist() == [[10, 20]]
+    assert state["total"].tolist() == [[11, 22]]
+
+
+def custom(name="Twice"):
+    tensor = Tensor(np.float32, (2,))
+    tensors = {"x": tensor, "y": tensor, "z": tensor, "u": tensor}
+    operators = [
+        Op(name, ["x"], ["y"]),
+        Op("ABS", ["y"], ["z"]),
+        Op("LSH_PROJECTION", ["z"], ["u"]),
+    ]
+    return model(Subgraph(tensors, operators, ["x"], ["z", "u"]))
+
+
+def test_what_is_not_known_is_listed_at_once_with_the_ways_out():
+    with pytest.raises(UnsupportedError) as caught:
+        dmlax.litert.load(custom())
+    text = str(caught.value)
+    assert "2 nodes of the model cannot be computed" in text
+    assert "custom.Twice: is not known" in text
+    assert "litert.LSH_PROJECTION: is not known" in text
+    assert '"custom::Twice": f' in text
+    assert '"litert::LSH_PROJECTION": f' in text
+    functions = {"custom::Twice": lambda x, custom_options: 2 * x}
+    ours = dmlax.litert.load(custom(), operators=functions, outputs=["z"])
+    assert ours(np.float32([1, -2]))["z"].tolist() == [2, 4]
+
+
+def test_weights_of_float16_are_folded():
+    half = RNG.uniform(-1, 1, (3, 4)).astype(np.float16)
+    tensors = {
+        "x": Tensor(np.float32, (2, 4)),
+        "half": Tensor(np.float16, (3, 4), half),
+        "w": Tensor(np.float32, (3, 4)),
+        "y": Tensor(np.float32, (2, 3)),
+    }
+    operators = [
+        Op("DEQUANTIZE", ["half"], ["w"]),
+        Op("FULLY_CONNECTED", ["x", "w"], ["y"]),
+    ]
+    ours = dmlax.litert.load(model(Subgraph(tensors, operators, ["x"], ["y"])))
+    assert ours.params["w"].dtype == np.float32
+    x = RNG.uniform(-1, 1, (2, 4)).astype(np.float32)
+    np.testing.assert_allclose(ours(x)["y"], x @ half.astype(np.float32).T, rtol=1e-5, atol=1e-6)
+    assert "litert.DEQUANTIZE" not in str(ours.explain())
+
+
+def test_an_svdf_of_a_byte_state_is_refused_with_the_reason():
+    byte = {"scales": [0.1], "zeros": [0]}
+    tensors = {
+        "x": Tensor(np.int8, (1, 2), **byte),
+        "f": Tensor(np.int8, (1, 2), np.int8([[1, 2]]), **byte),
+        "t": Tensor(np.int8, (1, 2), np.int8([[1, 2]]), **byte),
+        "s": Tensor(np.int8, (1, 2), is_variable=True, **byte),
+        "y": Tensor(np.int8, (1, 1), **byte),
+    }
+    op = Op("SVDF", ["x", "f", "t", "", "s"], ["y"], {"rank": 1, "activation": "RELU"})
+    with pytest.raises(UnsupportedError, match="its state is int8: LiteRT leaves that undefined"):
+        dmlax.litert.load(model(Subgraph(tensors, [op], ["x"], ["y"])))
+
+
+@pytest.mark.parametrize("data", [b"", b"TFL3", b"\0\0\0\0TFL3", b"PK\3\4", b"\x18\0\0\0ONNX"])
+def test_bytes_that_are_no_model_are_refused(data):
+    with pytest.raises(ModelError):
+        dmlax.litert.load(data)
+
+
+@pytest.mark.parametrize("source", [NETWORK, counter(with_branch=True)], ids=["network", "branch"])
+def test_changed_bytes_give_a_model_or_one_of_three_errors(source):
+    """Single bytes, words that are offsets or counts, and files that end early."""
+    rng = np.random.default_rng(1)
+    for _ in range(250):
+        data = bytearray(source)
+        kind = rng.integers(3)
+        if kind == 0:
+            data = data[: rng.integers(8, len(data))]
+        else:
+            place = int(rng.integers(8, len(data) - 4))
+            width = 1 if kind == 1 else 4
+            words = [0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, len(data), 4, int(rng.integers(1 << 32))]
+            value = int(rng.choice(words)) & ((1 << 8 * width) - 1)
+            data[place : place + width] = value.to_bytes(width, "little")
+        try:
+            dmlax.litert.load(bytes(data))
+        except (ModelError, UnsupportedError, SpecError):
+            continue

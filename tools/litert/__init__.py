@@ -1,0 +1,1 @@
+"""Random `.tflite` files of one operator, computed by dmlax and by LiteRT."""
