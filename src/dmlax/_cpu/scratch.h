@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
@@ -42,6 +43,19 @@ inline void release(Block block) {
   if (block.data != nullptr) munmap(block.data, block.size);
 }
 #endif
+
+// Has the system put pages of 2 MiB under a large result that nothing has written yet: XLA's memory
+// of more than 32 MiB is new in every call, and every page costs a fault.
+inline void use_huge_pages(void* data, size_t bytes) {
+#if defined(MADV_HUGEPAGE)
+  constexpr uintptr_t kPage = uintptr_t{1} << 21;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
+  if (bytes >= 2 * kPage && begin < end) {
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  }
+#endif
+}
 
 // Large blocks that no thread uses. Calls run on changing threads, which need a block only for a
 // while.

@@ -134,8 +134,10 @@ constexpr int64_t kFetchedOfWord = 64;
 
 constexpr double kFloatProductsPerNs = 40;  // approximate throughput of a thread
 constexpr int64_t kFloatDepth = 1024;       // the second cache holds panels so deep
-constexpr int64_t kFloatsOfRows = 1 << 15;  // floats of rows that it holds
+constexpr int64_t kFloatsOfRows = 1 << 17;  // floats of rows that it holds
 constexpr int64_t kMostFloatRows = 192;
+constexpr int64_t kFloatsOfPanels = 3 << 15;  // floats of all panels, which it holds, too
+constexpr int64_t kFewFloatRows = 24;
 constexpr int64_t kFloatTap = 12;  // channels; windows of fewer are copied
 
 // --- convolutions ------------------------------------------------------------------------

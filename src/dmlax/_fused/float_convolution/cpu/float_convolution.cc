@@ -27,12 +27,15 @@ struct FloatShape {
   FloatAxis axes[kAxes];
   bool input_last, output_last;
   bool packed, transposed;  // the filter is panels; otherwise its rows are the depth's elements
+  int64_t line = 1;         // neighbouring pixels that are one tap
 
   int64_t channels() const { return inputs / groups; }
   int64_t columns() const { return outputs / groups; }
-  int64_t product(int64_t FloatAxis::* of) const { return axes[0].*of * axes[1].*of * axes[2].*of; }
+  int64_t product(int64_t FloatAxis::* of) const {
+    return axes[0].*of * axes[1].*of * axes[2].*of;
+  }
   int64_t taps() const { return channels() == 0 ? 0 : product(&FloatAxis::kernel); }
-  int64_t depth() const { return taps() * channels(); }
+  int64_t depth() const { return taps() * channels() * line; }
   int64_t input_pixels() const { return product(&FloatAxis::size); }
   int64_t output_pixels() const { return product(&FloatAxis::output); }
   int64_t pixels() const { return images * output_pixels(); }
@@ -42,8 +45,19 @@ struct FloatShape {
            input_pixels() == output_pixels() && axes[0].start == 0 && axes[1].start == 0 &&
            axes[2].start == 0;
   }
-  // Whether windows are copied: their taps are too short to be read in place.
-  bool gathers() const { return groups == 1 && !is_product() && channels() < tuning::kFloatTap; }
+  // Whether the taps of a line are read as one, of a padded copy: alone they are short.
+  bool reads_lines() const {
+    const FloatAxis& width = axes[kAxes - 1];
+    return groups == 1 && channels() < tuning::kFloatTap && width.kernel > 1 && width.dilation == 1;
+  }
+  // The shape with lines as taps.
+  FloatShape of_lines() const {
+    FloatShape lines = *this;
+    FloatAxis& width = lines.axes[kAxes - 1];
+    width = {(width.output - 1) * width.stride + width.kernel, width.output, 1, width.stride, 1, 0};
+    lines.line = axes[kAxes - 1].kernel;
+    return lines;
+  }
 
   int64_t padded_columns() const {
     return (columns() + kFloatVector - 1) / kFloatVector * kFloatVector;
@@ -113,62 +127,57 @@ class Windows {
     }
   }
 
-  void advance() {
-    for (int i = kAxes - 1; i >= 0; --i) {
-      place(i, index_[i] + 1 < shape_.axes[i].output ? index_[i] + 1 : 0);
-      if (index_[i] != 0) return;
+  // Points to the channels of the taps of `count` pixels: [tap][pixel], `pitch` apart.
+  void point(int64_t count, const float** taps, int64_t pitch) {
+    for (int64_t i = 0; i < count;) {
+      const int64_t pixels = whole_[0] && whole_[1] ? std::min(count - i, whole_pixels()) : 0;
+      const int64_t run = std::max<int64_t>(1, pixels);
+      const int64_t step = shape_.axes[kAxes - 1].stride * shape_.inputs;
+      for_each_tap([&](int64_t tap, const float* from) {
+        const float** to = taps + tap * pitch + i;
+        for (int64_t j = 0; j < run; ++j) to[j] = from + j * step;
+      });
+      i += run;
+      advance(run);
     }
-    image_ += shape_.input_pixels() * shape_.inputs;
   }
 
-  // Calls run(first_tap, channels) for every line of taps: null if the line is outside.
+ private:
+  // Calls run(tap, channels) for every tap of a window.
   template <typename Run>
-  void for_each_line(const Run& run) const {
+  void for_each_tap(const Run& run) const {
     const auto [depth, height, width] = shape_.axes;
     int64_t tap = 0;
     for (int64_t i = 0, z = at_[0]; i < depth.kernel; ++i, z += depth.dilation) {
       for (int64_t j = 0, y = at_[1]; j < height.kernel; ++j, y += height.dilation) {
-        const bool is_inside = z >= 0 && z < depth.size && y >= 0 && y < height.size;
-        run(tap, is_inside ? image_ + (z * height.size + y) * width.size * shape_.inputs : nullptr);
-        tap += width.kernel;
+        const bool is_line = z >= 0 && z < depth.size && y >= 0 && y < height.size;
+        const float* line = image_ + (z * height.size + y) * width.size * shape_.inputs;
+        for (int64_t k = 0, x = at_[2]; k < width.kernel; ++k, x += width.dilation) {
+          run(tap++, is_line && x >= 0 && x < width.size ? line + x * shape_.inputs : zeros_);
+        }
       }
     }
   }
 
-  // Calls run(tap, channels) for the taps of a line.
-  template <typename Run>
-  void for_each_tap(int64_t tap, const float* line, const Run& run) const {
+  // The pixels of the line, from this one on, whose windows are inside.
+  int64_t whole_pixels() const {
+    if (!whole_[2]) return 0;
     const FloatAxis& width = shape_.axes[kAxes - 1];
-    for (int64_t k = 0, x = at_[2]; k < width.kernel; ++k, x += width.dilation) {
-      const bool is_pixel = line != nullptr && (whole_[2] || (x >= 0 && x < width.size));
-      run(tap + k, is_pixel ? line + x * shape_.inputs : zeros_);
-    }
+    const int64_t last = at_[2] + (width.kernel - 1) * width.dilation;
+    return std::min(width.output - index_[2], (width.size - 1 - last) / width.stride + 1);
   }
 
-  // Points to the channels of every tap, `pitch` apart.
-  void point(const float** taps, int64_t pitch) const {
-    for_each_line([&](int64_t first, const float* line) {
-      for_each_tap(first, line, [&](int64_t tap, const float* from) { taps[tap * pitch] = from; });
-    });
-  }
-
-  // Copies a window.
-  void copy(float* __restrict row) const {
-    const FloatAxis& width = shape_.axes[kAxes - 1];
-    const int64_t channels = shape_.inputs, floats = width.kernel * channels;
-    for_each_line([&](int64_t first, const float* line) {
-      if (line != nullptr && whole_[2] && width.dilation == 1) {
-        return copy(row + first * channels, line + at_[2] * channels, floats);
+  // Goes on by pixels of the line.
+  void advance(int64_t pixels) {
+    place(2, index_[2] + pixels);
+    for (int i = kAxes - 1; i >= 0 && index_[i] == shape_.axes[i].output; --i) {
+      place(i, 0);
+      if (i > 0) {
+        place(i - 1, index_[i - 1] + 1);
+      } else {
+        image_ += shape_.input_pixels() * shape_.inputs;
       }
-      for_each_tap(first, line, [&](int64_t tap, const float* from) {
-        copy(row + tap * channels, from, channels);
-      });
-    });
-  }
-
- private:
-  static void copy(float* __restrict to, const float* __restrict from, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+    }
   }
 
   void place(int i, int64_t index) {
@@ -190,7 +199,7 @@ thread_local Scratch shared_scratch;  // the calling thread's; all threads read 
 thread_local Scratch task_scratch;
 
 struct FloatBuffers {
-  const float *input, *filter, *factor, *bias, *residual;
+  const float *input, *filter;
   float* output;
 };
 
@@ -203,41 +212,48 @@ struct FloatCall {
 
   // Approximate time of one thread.
   double time() const {
-    const double products =
-        static_cast<double>(shape.pixels()) * static_cast<double>(shape.depth() * shape.outputs);
+    const double products = static_cast<double>(shape.pixels()) *
+                            static_cast<double>(shape.depth() * shape.outputs);
     return products / tuning::kFloatProductsPerNs;
   }
 
   bool run() const {
-    const bool from_first = !shape.input_last && shape.input_pixels() > 1 && shape.inputs > 1;
+    const FloatShape lines = shape.reads_lines() ? shape.of_lines() : shape;
+    const bool copies = shape.reads_lines();
+    const bool from_first =
+        !shape.input_last && (copies || (shape.input_pixels() > 1 && shape.inputs > 1));
     const bool to_first = !shape.output_last && shape.output_pixels() > 1 && shape.outputs > 1;
-    const int64_t inputs = shape.images * shape.input_pixels() * shape.inputs;
-    const int64_t outputs = shape.pixels() * shape.outputs;
+    const int64_t inputs =
+        copies || from_first ? shape.images * lines.input_pixels() * shape.inputs : 0;
+    const int64_t outputs = to_first ? shape.pixels() * shape.outputs : 0;
     const int64_t filter = shape.packed ? 0 : shape.filter_floats();
-    auto* memory = reinterpret_cast<float*>(shared_scratch.take(
-        4 * (shape.inputs + filter + (from_first ? inputs : 0) +
-             (to_first ? outputs * (buffers.residual == nullptr ? 1 : 2) : 0))));
+    const int64_t zeros = shape.inputs * lines.line;
+    const int64_t residuals = epilogue.residual == nullptr ? 0 : outputs;
+    auto* memory = reinterpret_cast<float*>(
+        shared_scratch.take(4 * (zeros + filter + inputs + outputs + residuals)));
     if (memory == nullptr) return false;
-    float* const zeros = memory;
-    std::fill(zeros, zeros + shape.inputs, 0.0f);
-    FloatCall last = *this;
-    float* const packed = zeros + shape.inputs;
-    if (filter > 0) last.buffers.filter = packed;
-    float* const input = packed + filter;
-    if (from_first) last.buffers.input = input;
-    float* const output = input + (from_first ? inputs : 0);
-    float* const residual = output + outputs;
-    if (to_first) {
-      last.buffers.output = output;
-      if (buffers.residual != nullptr) last.epilogue.residual = residual;
-    }
-    const bool good =
-        last.run_phases_of(*this, from_first, to_first, zeros, packed, input, residual);
+    std::fill(memory, memory + zeros, 0.0f);
+    const Copies copied = {.zeros = memory,
+                           .filter = memory + zeros,
+                           .input = memory + zeros + filter,
+                           .output = memory + zeros + filter + inputs,
+                           .residual = memory + zeros + filter + inputs + outputs};
+    FloatCall call = {lines, kernels, buffers, epilogue, pool};
+    if (filter > 0) call.buffers.filter = copied.filter;
+    if (inputs > 0) call.buffers.input = copied.input;
+    if (outputs > 0) call.buffers.output = copied.output;
+    if (residuals > 0) call.epilogue.residual = copied.residual;
+    const bool good = call.run_phases_of(*this, copied);
     shared_scratch.give_back();
     return good;
   }
 
  private:
+  // Memory of a call.
+  struct Copies {
+    float *zeros, *filter, *input, *output, *residual;
+  };
+
   // Ranges of an image's pixels, which a task transposes.
   struct Transposition {
     int64_t images, channels, pixels;
@@ -263,38 +279,68 @@ struct FloatCall {
     }
   };
 
-  bool run_phases_of(const FloatCall& given, bool from_first, bool to_first, const float* zeros,
-                     float* packed, float* input, float* residual) const {
-    const Packing packing = {shape, given.buffers.filter, packed};
+  // Copies a line of an image with its padding.
+  static void copy_line(const FloatShape& given, const FloatShape& lines, int64_t line,
+                        const float* source, float* target) {
+    const int64_t channels = given.inputs, width = lines.axes[kAxes - 1].size;
+    const FloatAxis& axis = given.axes[kAxes - 1];
+    const int64_t of_image = given.axes[0].size * given.axes[1].size, planes = given.input_pixels();
+    const int64_t first = std::clamp<int64_t>(axis.start, 0, width);
+    const int64_t last = std::clamp<int64_t>(axis.start + axis.size, first, width);
+    target += line * width * channels;
+    std::fill(target, target + first * channels, 0.0f);
+    std::fill(target + last * channels, target + width * channels, 0.0f);
+    const int64_t image = line / of_image * planes * channels;
+    const int64_t pixel = line % of_image * axis.size + first - axis.start;
+    if (given.input_last) {
+      std::copy_n(source + image + pixel * channels, (last - first) * channels,
+                  target + first * channels);
+      return;
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      const float* from = source + image + c * planes + pixel;
+      float* to = target + first * channels + c;
+      for (int64_t i = 0; i < last - first; ++i) to[i * channels] = from[i];
+    }
+  }
+
+  bool run_phases_of(const FloatCall& given, const Copies& copies) const {
+    const Packing packing = {given.shape, given.buffers.filter, copies.filter};
     const Transposition inputs = {shape.images, shape.inputs, shape.input_pixels()};
     const Transposition outputs = {shape.images, shape.outputs, shape.output_pixels()};
-    const int64_t packs = shape.packed || shape.filter_floats() == 0 ? 0 : packing.count();
-    const int64_t moves = from_first ? inputs.count() : 0;
-    const int64_t residuals = to_first && given.buffers.residual != nullptr ? outputs.count() : 0;
+    const int64_t packs = buffers.filter == given.buffers.filter ? 0 : packing.count();
+    const bool reads_lines = given.shape.reads_lines();
+    const int64_t lines = shape.images * shape.axes[0].size * shape.axes[1].size;
+    const bool moved = buffers.input != given.buffers.input;
+    const int64_t moves = !moved ? 0 : reads_lines ? lines : inputs.count();
+    const bool to_first = buffers.output != given.buffers.output;
+    const int64_t residuals = epilogue.residual != given.epilogue.residual ? outputs.count() : 0;
     const bool alone = pool.num_threads() <= 1 || time() < tuning::kSharedProductNs;
     const TaskGrid parts = divide(alone ? 1 : pool.num_threads());
     const int64_t tasks = parts.count();
-    const std::array<PhaseTasks, 3> phases = {
-        {{packs + moves + residuals, 1}, {tasks, tasks}, {to_first ? outputs.count() : 0, 4}}};
+    const std::array<PhaseTasks, 3> phases = {{{packs + moves + residuals, reads_lines ? 16 : 1},
+                                               {tasks, tasks},
+                                               {to_first ? outputs.count() : 0, 4}}};
     std::atomic<bool> good{true};
-    dmlax::run_phases(
-        alone ? nullptr : &pool, phases, [&](size_t phase, int64_t first, int64_t last) {
-          if (phase == 1) {
-            if (!multiply(parts, first, last, zeros)) good = false;
-            return;
-          }
-          for (int64_t i = first; i < last; ++i) {
-            if (phase == 2) {
-              outputs.to_first(kernels, i, given.buffers.output, buffers.output);
-            } else if (i < packs) {
-              packing.run(i);
-            } else if (i < packs + moves) {
-              inputs.to_last(kernels, i - packs, input, given.buffers.input);
-            } else {
-              outputs.to_last(kernels, i - packs - moves, residual, given.buffers.residual);
-            }
-          }
-        });
+    run_phases(alone ? nullptr : &pool, phases, [&](size_t phase, int64_t first, int64_t last) {
+      if (phase == 1) {
+        if (!multiply(parts, first, last, copies.zeros)) good = false;
+        return;
+      }
+      for (int64_t i = first; i < last; ++i) {
+        if (phase == 2) {
+          outputs.to_first(kernels, i, given.buffers.output, copies.output);
+        } else if (i < packs) {
+          packing.run(i);
+        } else if (i >= packs + moves) {
+          outputs.to_last(kernels, i - packs - moves, copies.residual, given.epilogue.residual);
+        } else if (reads_lines) {
+          copy_line(given.shape, shape, i - packs, given.buffers.input, copies.input);
+        } else {
+          inputs.to_last(kernels, i - packs, copies.input, given.buffers.input);
+        }
+      }
+    });
     return good;
   }
 
@@ -313,27 +359,33 @@ struct FloatCall {
     return {std::min(steps, wanted), 1};
   }
 
-  // Pixels whose rows stay in the second cache while panels meet them.
-  int64_t rows_at_once() const {
-    const int64_t floats = shape.gathers() ? shape.depth() : shape.inputs + 2 * shape.taps();
-    return std::clamp<int64_t>(tuning::kFloatsOfRows / std::max<int64_t>(1, floats) / 12 * 12, 12,
-                               tuning::kMostFloatRows);
+  // Pixels whose rows stay in the second cache while panels meet them: equal parts of `pixels`. If
+  // all panels stay there, few rows at once read and write memory in its order.
+  int64_t rows_at_once(int64_t pixels) const {
+    if (shape.filter_floats() <= tuning::kFloatsOfPanels) {
+      return std::min(tuning::kFewFloatRows, (pixels + 11) / 12 * 12);
+    }
+    const int64_t floats = shape.inputs * shape.line + 2 * shape.taps();
+    const int64_t most =
+        std::clamp<int64_t>(tuning::kFloatsOfRows / std::max<int64_t>(1, floats), 12,
+                            tuning::kMostFloatRows);
+    const int64_t parts = (pixels + most - 1) / most;
+    return ((pixels + parts - 1) / parts + 11) / 12 * 12;
   }
 
   bool multiply(const TaskGrid& parts, int64_t first, int64_t last, const float* zeros) const {
-    const int64_t rows = rows_at_once(), taps = std::max<int64_t>(1, shape.taps());
+    const int64_t rows = rows_at_once((shape.pixels() + parts.rows - 1) / parts.rows);
+    const int64_t taps = std::max<int64_t>(1, shape.taps());
     const int64_t sums = rows * kFloatPanel * 4;
-    const int64_t windows = shape.gathers() ? rows * shape.depth() * 4 : 0;
-    const int64_t pointers = rows * (shape.gathers() ? 1 : taps) * 8;
-    return task_scratch.borrow(sums + windows + pointers, [&](uint8_t* memory) {
+    const int64_t pointers = rows * taps * 8;
+    return task_scratch.borrow(sums + pointers, [&](uint8_t* memory) {
       auto* taps_of = reinterpret_cast<const float**>(memory);
       auto* sums_of = reinterpret_cast<float*>(memory + pointers);
-      float* gathered = sums_of + rows * kFloatPanel;
       parts.for_each_block(first, last, [&](int64_t, const TaskGrid::Block& block) {
         const int64_t end = shape.pixels() * block.last_row / parts.rows;
         for (int64_t at = shape.pixels() * block.first_row / parts.rows; at < end; at += rows) {
           const int64_t count = std::min(rows, end - at);
-          find(at, count, zeros, taps_of, gathered);
+          find(at, count, zeros, taps_of);
           multiply_rows({taps_of, count, count, 0, at},
                         all_panels() * block.first_panel / parts.panels,
                         all_panels() * block.last_panel / parts.panels, sums_of);
@@ -342,29 +394,19 @@ struct FloatCall {
     });
   }
 
-  // Finds the channels of every tap of pixels; copies windows if a tap has few.
-  void find(int64_t first, int64_t count, const float* zeros, const float** taps,
-            float* gathered) const {
+  // Finds the channels of every tap of pixels.
+  void find(int64_t first, int64_t count, const float* zeros, const float** taps) const {
     if (shape.is_product()) {
       for (int64_t i = 0; i < count; ++i) taps[i] = buffers.input + (first + i) * shape.inputs;
-      return;
-    }
-    Windows windows(shape, buffers.input, zeros, first);
-    for (int64_t i = 0; i < count; ++i, windows.advance()) {
-      if (shape.gathers()) {
-        taps[i] = gathered + i * shape.depth();
-        windows.copy(gathered + i * shape.depth());
-      } else {
-        windows.point(taps + i, count);
-      }
+    } else {
+      Windows(shape, buffers.input, zeros, first).point(count, taps, count);
     }
   }
 
   // Multiplies rows by panels of all groups.
   void multiply_rows(FloatRows rows, int64_t first, int64_t last, float* sums) const {
-    const bool gathers = shape.gathers();
-    FloatFilter filter = {buffers.filter, shape.columns(), gathers ? 1 : shape.taps(),
-                          gathers ? shape.depth() : shape.channels()};
+    FloatFilter filter = {buffers.filter, shape.columns(), shape.taps(),
+                          shape.channels() * shape.line};
     if (shape.is_depthwise()) {
       filter.columns = shape.outputs;
       return kernels.multiply_channels(rows, filter, {buffers.output, shape.outputs, 0}, epilogue,
@@ -404,12 +446,8 @@ const char* describe(FloatShape& shape, const Operands& inputs, const ffi::AnyBu
   for (int64_t i = 0; i < axes; ++i) {
     FloatAxis& axis = shape.axes[kAxes - axes + i];
     const auto window = [&](int64_t row) { return windows[static_cast<size_t>(row * axes + i)]; };
-    axis = {at(of_input, shape.input_last, i),
-            at(of_output, shape.output_last, i),
-            window(0),
-            window(1),
-            window(2),
-            window(3)};
+    axis = {at(of_input, shape.input_last, i), at(of_output, shape.output_last, i), window(0),
+            window(1), window(2), window(3)};
     if (!is_size(axis.kernel, 1) || !is_size(axis.stride, 1) || !is_size(axis.dilation, 1) ||
         axis.start <= -kMostSize || axis.start >= kMostSize || axis.size >= kMostSize ||
         axis.output >= kMostSize) {
@@ -422,7 +460,7 @@ const char* describe(FloatShape& shape, const Operands& inputs, const ffi::AnyBu
 const char* check_filter(const FloatShape& shape, const ffi::AnyBuffer& filter, int64_t calls) {
   const int64_t elements = element_count(filter);
   if (shape.channels() > 0 &&
-      !is_product_within({shape.product(&FloatAxis::kernel), shape.channels()}, elements)) {
+      !is_product_within({shape.product(&FloatAxis::kernel) , shape.channels()}, elements)) {
     return "the filter has too few elements";
   }
   const int64_t rows = shape.packed ? shape.filter_floats() : shape.depth() * shape.outputs;
@@ -460,9 +498,10 @@ Outcome convolve(const Call<FloatConvolutionKernels>& call, const Operands& inpu
   shape.packed = packed, shape.transposed = transposed;
   if (const char* wrong = describe(shape, inputs, *output, axes, windows, leading)) return wrong;
   const int64_t kernel_limit = std::max<int64_t>(1, element_count(inputs[kFilter]));
-  if (shape.channels() > 0 && !is_product_within({shape.axes[0].kernel, shape.axes[1].kernel,
-                                                  shape.axes[2].kernel, shape.channels()},
-                                                 kernel_limit)) {
+  if (shape.channels() > 0 &&
+      !is_product_within({shape.axes[0].kernel, shape.axes[1].kernel, shape.axes[2].kernel,
+                          shape.channels()},
+                         kernel_limit)) {
     return "the filter has too few elements";
   }
   if (const char* wrong = check_filter(shape, inputs[kFilter], batch.count())) return wrong;
@@ -475,18 +514,16 @@ Outcome convolve(const Call<FloatConvolutionKernels>& call, const Operands& inpu
     if (!has_count(inputs[i], {0, shape.outputs})) return misfit(i);
   }
   if (has_null(inputs) || is_null(*output)) return "a buffer is null";
-  const bool folds =
-      batch.count() > 1 && batch.folds(inputs) && element_count(inputs[kResidual]) == 0;
+  use_huge_pages(output->untyped_data(), output->size_bytes());
+  const bool folds = batch.count() > 1 && batch.folds(inputs) && element_count(inputs[kResidual]) == 0;
   const int64_t calls = folds ? 1 : batch.count();
   if (folds) shape.images *= batch.count();
   const int64_t elements = element_count(*output) / calls;
   for (int64_t i = 0; i < calls; ++i) {
     const auto of = [&](Operand operand) { return batch.elements_of<float>(inputs[operand], i); };
-    const FloatBuffers buffers = {of(kInput),    of(kFilter),
-                                  of(kFactor),   of(kBias),
-                                  of(kResidual), data_of<float>(*output) + i * elements};
-    const FloatEpilogue epilogue = {
-        buffers.factor, buffers.bias, buffers.residual, Activation{activation}, low, high, fuses};
+    const FloatBuffers buffers = {of(kInput), of(kFilter), data_of<float>(*output) + i * elements};
+    const FloatEpilogue epilogue = {of(kFactor), of(kBias), of(kResidual), Activation{activation},
+                                    low,         high,      fuses};
     if (!FloatCall{shape, call.kernels, buffers, epilogue, call.pool}.run()) {
       return Outcome::out_of_memory("no memory for its scratch");
     }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kLanes = Simd::kLanes < kFloatVector ? Simd::kLanes : kFloatVector;
 constexpr int kUnit = kFloatVector / kLanes;  // vectors of the narrowest panel
+constexpr int64_t kLine = 16;                  // floats of a cache line
 
 typedef float Floats __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
@@ -63,12 +64,13 @@ inline Floats exponential(Floats x) {
                                      1.6666665459e-1f, 5.0000001201e-1f};
   const Floats limited = x < all(kLowest) ? all(kLowest) : x;
   const Floats rounding = all(12582912.0f);  // its last bit is worth 1
-  const Floats shifted = limited * 1.44269504f + rounding;
+  const Floats shifted = fused<Simd>(limited, all(1.44269504f), rounding);
   const Floats times = shifted - rounding;
-  const Floats rest = (limited - times * 0.693359375f) + times * 2.12194440e-4f;
+  const Floats high = fused<Simd>(times, all(-0.693359375f), limited);
+  const Floats rest = fused<Simd>(times, all(2.12194440e-4f), high);
   Floats value = all(1.9875691500e-4f);
-  for (float coefficient : kCoefficients) value = value * rest + coefficient;
-  value = value * rest * rest + rest + 1.0f;
+  for (float coefficient : kCoefficients) value = fused<Simd>(value, rest, all(coefficient));
+  value = fused<Simd>(value * rest, rest, rest) + 1.0f;
   Ints power;
   std::memcpy(&power, &shifted, sizeof power);
   power = (power << 23) + (127 << 23);  // shifts out the bits of `rounding`
@@ -77,17 +79,17 @@ inline Floats exponential(Floats x) {
   return x < all(kLowest) ? Floats{} : value * scale;
 }
 
-inline Floats sigmoid(Floats x) {
+// y times the sigmoid of x.
+inline Floats times_sigmoid(Floats y, Floats x) {
   const Floats power = exponential(x < Floats{} ? x : -x);
-  const Floats share = all(1.0f) / (all(1.0f) + power);
-  return x < Floats{} ? power * share : share;
+  return (x < Floats{} ? y * power : y) / (all(1.0f) + power);
 }
 
 template <Activation activation>
 inline Floats activate(const FloatEpilogue& e, Floats y) {
   if constexpr (activation == Activation::clip) return clip(y, all(e.low), all(e.high));
-  if constexpr (activation == Activation::sigmoid) return sigmoid(y);
-  if constexpr (activation == Activation::silu) return y * sigmoid(y);
+  if constexpr (activation == Activation::sigmoid) return times_sigmoid(all(1.0f), y);
+  if constexpr (activation == Activation::silu) return times_sigmoid(y, y);
   if constexpr (activation == Activation::hard_sigmoid || activation == Activation::hard_swish) {
     const Floats line = e.fuses ? fused<Simd>(y, all(e.low), all(e.high)) : y * e.low + e.high;
     const Floats share = clip(line, Floats{}, all(1.0f));
@@ -119,9 +121,7 @@ __attribute__((noinline)) void finish(const FloatEpilogue& e, const FloatOutput&
                                       const float* sums) {
   with_activation(e.activation, [&](auto activation) {
     const auto part = [&](const float* from, int64_t at, int64_t to, int64_t left) {
-      const auto read = [&](const float* p) {
-        return left == kLanes ? load(p) : load_some(p, left);
-      };
+      const auto read = [&](const float* p) { return left == kLanes ? load(p) : load_some(p, left); };
       Floats y = load(from);
       if (e.factor != nullptr) y *= read(e.factor + at);
       if (e.bias != nullptr) y += read(e.bias + at);
@@ -144,6 +144,58 @@ __attribute__((noinline)) void finish(const FloatEpilogue& e, const FloatOutput&
   });
 }
 
+// An epilogue of sums in registers: a bias, a residual and a clip. `output` is null for others.
+struct End {
+  float* output = nullptr;
+  const float *bias, *residual;
+  int64_t step;  // floats from one row to the next
+  float low, high;
+
+  End() = default;
+  End(const FloatEpilogue& e, const FloatOutput& output, int64_t row, int64_t column)
+      : bias(e.bias), residual(e.residual), step(output.columns), low(e.low), high(e.high) {
+    const bool clips = e.activation == Activation::clip;
+    if (e.factor != nullptr || !(clips || e.activation == Activation::none)) return;
+    if (!clips) low = -__builtin_inff(), high = __builtin_inff();
+    this->output = output.data;
+    move(row * step + output.first + column);
+    if (bias != nullptr) bias += output.first + column;
+  }
+
+  void move(int64_t floats) {
+    if (output == nullptr) return;
+    output += floats;
+    if (residual != nullptr) residual += floats;
+  }
+
+  // Goes on by columns, of which `left` are there.
+  void move_columns(int64_t columns, int64_t count, int64_t left) {
+    move(columns);
+    if (output != nullptr && bias != nullptr) bias += columns;
+    if (count > left) output = nullptr;
+  }
+};
+
+template <int R, int V>
+inline void finish_tile(const Floats (&sums)[R][V], const End& end) {
+  const Floats low = all(end.low), high = all(end.high);
+  Floats bias[V];
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {  // adding -0 changes nothing
+    bias[v] = end.bias == nullptr ? all(-0.0f) : load(end.bias + v * kLanes);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const int64_t at = r * end.step + v * kLanes;
+      Floats y = sums[r][v] + bias[v];
+      if (end.residual != nullptr) y += load(end.residual + at);
+      store(end.output + at, clip(y, low, high));
+    }
+  }
+}
+
 // --- products ----------------------------------------------------------------------------
 
 // A tile's part of the depth: whole taps, or elements of the only tap.
@@ -155,9 +207,12 @@ struct Part {
 struct Tile {
   const float* const* taps;
   int64_t pitch, channel;
-  const float* panel;  // the part's panel
+  const float* panel;  // of the part
+  const float* next;   // what the next part multiplies: a tile fetches one line of each row
+  int64_t lines;       // of a row of it that are left
   int64_t width;
   float* sums;
+  End end;
 };
 
 template <int R, int V>
@@ -168,14 +223,15 @@ __attribute__((noinline)) void multiply_tile(const Tile& tile, const Part& part)
       for (int v = 0; v < V; ++v) sums[r][v] = load(tile.sums + r * kFloatPanel + v * kLanes);
     }
   }
-  const float* panel = tile.panel;
+  const float *panel = tile.panel, *next = tile.next;
   const int64_t length = part.length, width = tile.width, from = tile.channel + part.first;
   for (int64_t tap = part.first_tap; tap < part.last_tap; ++tap) {
     const float* const* pointers = tile.taps + tap * tile.pitch;
     const float* row[R];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) row[r] = pointers[r] + from;
-    for (int64_t i = 0; i < length; ++i, panel += width) {
+    for (int64_t i = 0; i < length; ++i, panel += width, next += width) {
+      __builtin_prefetch(next, 0, 2);
       Floats columns[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) columns[v] = load(panel + v * kLanes);
@@ -187,6 +243,7 @@ __attribute__((noinline)) void multiply_tile(const Tile& tile, const Part& part)
       }
     }
   }
+  if (tile.end.output != nullptr) return finish_tile(sums, tile.end);
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
@@ -202,34 +259,42 @@ constexpr int most_rows(int vectors) {
 }
 
 // Multiplies rows by V vectors of columns, as many rows at once as there are registers for. Calls
-// done(row, count) after every tile.
+// done(row, count) after every tile that has no end.
 template <int V, int R, typename Done>
 inline void multiply_rows(Tile tile, const Part& part, int64_t rows, int64_t sums_step,
                           const Done& done, int64_t row = 0) {
   if constexpr (R > 0) {
     for (; row + R <= rows; row += R, tile.taps += R, tile.sums += R * sums_step) {
       multiply_tile<R, V>(tile, part);
-      done(row, int64_t{R});
+      // The next tile fetches the next line, until all lines of the next panel have come.
+      if (--tile.lines > 0) tile.next += kLine;
+      if (tile.end.output == nullptr) done(row, int64_t{R});
+      tile.end.move(R * tile.end.step);
     }
     constexpr int kNext = R == 12 ? 8 : R == 8 ? 6 : R == 6 ? 4 : R - 1;
     multiply_rows<V, kNext>(tile, part, rows, sums_step, done, row);
   }
 }
 
-// Multiplies rows by strips of a panel. Calls done(row, rows, column, columns) after every tile.
+// Multiplies rows by strips of a panel of `count` columns. Calls done(row, rows, column, columns)
+// after every tile that has no end.
 template <typename Done>
-inline void multiply_strips(const Tile& tile, const Part& part, int64_t rows, int64_t sums_step,
-                            const Done& done) {
+inline void multiply_strips(const Tile& tile, const Part& part, int64_t rows, int64_t count,
+                            int64_t sums_step, const Done& done) {
   constexpr int kMost = kLanes == kFloatVector && kLanes == Simd::kLanes ? 4 : kUnit;
   for (int64_t column = 0; column < tile.width;) {
     const int64_t left = (tile.width - column) / kLanes;
+    const int64_t columns = std::min<int64_t>(left, kMost) * kLanes;
     Tile strip = tile;
     strip.panel += column;
+    strip.next += column;
+    strip.lines = columns / kLine;
     strip.sums += column;
+    strip.end.move_columns(column, columns, count - column);
     const auto run = [&]<int V>(std::integral_constant<int, V>) {
-      multiply_rows<V, most_rows(V)>(strip, part, rows, sums_step, [&](int64_t row, int64_t count) {
-        done(row, count, column, int64_t{V * kLanes});
-      });
+      multiply_rows<V, most_rows(V)>(
+          strip, part, rows, sums_step,
+          [&](int64_t row, int64_t rows) { done(row, rows, column, columns); });
     };
     if constexpr (kMost == 4) {
       if (left >= 4) run(std::integral_constant<int, 4>{});
@@ -239,7 +304,7 @@ inline void multiply_strips(const Tile& tile, const Part& part, int64_t rows, in
     } else {
       run(std::integral_constant<int, kUnit>{});
     }
-    column += std::min<int64_t>(left, kMost) * kLanes;
+    column += columns;
   }
 }
 
@@ -248,16 +313,15 @@ void multiply(const FloatRows& rows, const FloatFilter& filter, const FloatOutpu
   const int64_t depth = filter.taps * filter.length;
   const int64_t padded = (filter.columns + kFloatVector - 1) / kFloatVector * kFloatVector;
   // Parts of the depth whose panel stays in the second cache while rows meet it.
-  const int64_t taps =
-      std::max<int64_t>(1, tuning::kFloatDepth / std::max<int64_t>(1, filter.length));
+  const int64_t taps = std::max<int64_t>(1, tuning::kFloatDepth / std::max<int64_t>(1, filter.length));
   const int64_t elements = filter.taps == 1 ? tuning::kFloatDepth : filter.length;
   const bool is_whole = filter.taps <= taps && filter.length <= elements;
   for (int64_t panel = first; panel < last; ++panel) {
     const int64_t column = panel * kFloatPanel;
     const int64_t width = std::min(kFloatPanel, padded - column);
     const int64_t count = std::min(kFloatPanel, filter.columns - column);
-    Tile tile = {rows.taps, rows.pitch, rows.first_channel, filter.panels + column * depth,
-                 width,     sums};
+    const float* const panel_of = filter.panels + column * depth;
+    Tile tile = {rows.taps, rows.pitch, rows.first_channel, panel_of, panel_of, 1, width, sums, {}};
     Part part = {0, 0, 0, 0, false};
     do {
       part.first_tap = part.last_tap;
@@ -266,14 +330,16 @@ void multiply(const FloatRows& rows, const FloatFilter& filter, const FloatOutpu
       do {
         part.length = std::min(elements, filter.length - part.first);
         const bool ends = part.last_tap == filter.taps && part.first + part.length == filter.length;
+        tile.next = tile.panel + (part.last_tap - part.first_tap) * part.length * width;
         const int64_t step = is_whole ? 0 : kFloatPanel;
-        multiply_strips(tile, part, rows.rows, step,
-                        [&](int64_t row, int64_t tile_rows, int64_t at, int64_t columns) {
-                          if (!ends) return;
-                          finish(epilogue, output, rows.first + row, tile_rows, column + at,
-                                 std::min(columns, count - at), sums + row * step + at);
-                        });
-        tile.panel += (part.last_tap - part.first_tap) * part.length * width;
+        if (ends) tile.end = End(epilogue, output, rows.first, column);
+        const auto end = [&](int64_t row, int64_t tile_rows, int64_t at, int64_t columns) {
+          if (!ends) return;
+          finish(epilogue, output, rows.first + row, tile_rows, column + at,
+                 std::min(columns, count - at), sums + row * step + at);
+        };
+        multiply_strips(tile, part, rows.rows, count, step, end);
+        tile.panel = tile.next;
         part.first += part.length;
         part.resumes = true;
       } while (part.first < filter.length);
@@ -283,10 +349,10 @@ void multiply(const FloatRows& rows, const FloatFilter& filter, const FloatOutpu
 
 // --- depthwise ---------------------------------------------------------------------------
 
-// Multiplies V vectors of channels of R rows, and finishes them.
+// Multiplies V vectors of channels of R rows, and finishes them or stores their sums.
 template <int R, int V>
 inline void multiply_channels_tile(const FloatRows& rows, const FloatFilter& filter, int64_t row,
-                                   int64_t channel, float* to) {
+                                   int64_t channel, const End& end, float* to) {
   Floats sums[R][V] = {};
   const float* weights = filter.panels + channel;
   for (int64_t tap = 0; tap < filter.taps; ++tap, weights += filter.columns) {
@@ -303,6 +369,7 @@ inline void multiply_channels_tile(const FloatRows& rows, const FloatFilter& fil
       }
     }
   }
+  if (end.output != nullptr) return finish_tile(sums, end);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
@@ -328,7 +395,9 @@ inline void multiply_channels_rows(const FloatRows& rows, const FloatFilter& fil
                                    int64_t channel, int64_t row = 0) {
   float sums[R * kFloatPanel];
   for (; row + R <= rows.rows; row += R) {
-    multiply_channels_tile<R, V>(rows, filter, row, channel, sums);
+    const End end(epilogue, output, rows.first + row, channel);
+    multiply_channels_tile<R, V>(rows, filter, row, channel, end, sums);
+    if (end.output != nullptr) continue;
     finish(epilogue, output, rows.first + row, R, channel, V * kLanes, sums);
   }
   if constexpr (R > 1) {
