@@ -325,8 +325,7 @@ def with_node(node: Node, error: Exception) -> Exception:
     if isinstance(error, _TRACED):
         return UnsupportedError(f"{node}: a value of which a shape depends is one of an input")
     if isinstance(error, jax.errors.InconclusiveDimensionOperation):
-        text = f"{node}: it compares symbolic sizes: give input_shapes static ones"
-        return UnsupportedError(text)
+        return UnsupportedError(f"{node}: JAX cannot compute with its sizes: {_describe(error)}")
     return ModelError(f"{node}: {_describe(error)}")
 
 

@@ -124,6 +124,8 @@ class TensorType:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
 
+NO_RANK = ("no rank",)
+"""The shape of an input whose rank a caller has to give."""
 Constants = Mapping[str, np.ndarray]
 
 

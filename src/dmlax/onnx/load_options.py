@@ -12,9 +12,9 @@ from dmlax._core.arguments import Rules
 from dmlax.errors import SpecError
 from dmlax.onnx import budget
 from dmlax.onnx.branches import choose_branches
-from dmlax.onnx.errors import ModelError
+from dmlax.onnx.errors import ModelError, expect
 from dmlax.onnx.evaluate import Options
-from dmlax.onnx.graph import SHORT_DOMAINS, Graph, TensorType, operator_name
+from dmlax.onnx.graph import NO_RANK, SHORT_DOMAINS, Graph, TensorType, operator_name
 from dmlax.onnx.operators.nonzero import COUNTED
 from dmlax.onnx.operators.values import SIZE_FUNCTIONS
 
@@ -111,17 +111,20 @@ def checked_size(size: object, graph: Graph) -> int | dict[str, int]:
 
 
 def reshape_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str]]) -> Graph:
-    """Gives inputs other shapes, of the rank that the file has."""
+    """Gives inputs other shapes, of the rank that the file has, if it has one."""
     inputs = dict(graph.inputs)
     for name, shape in shapes.items():
         if name not in inputs:
             raise SpecError(f"load: input_shapes has no input {name!r}", "option", "input_shapes")
-        rank = len(inputs[name].shape)
         is_list = isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str)
+        is_open = is_list and inputs[name].shape == NO_RANK
+        rank = len(shape if is_open else inputs[name].shape)
         text = f"of {name} is {shape!r}, expected rank {rank}"
         RULES.expect(is_list and len(shape) == rank, "option", "input_shapes", text)
         sizes = tuple(_size(name, size) for size in shape)
         inputs[name] = TensorType(inputs[name].dtype, sizes)
+    for name, x in inputs.items():
+        expect(x.shape != NO_RANK, f"input {name!r} has no rank: give it in input_shapes")
     return graph.replace(inputs=inputs)
 
 
@@ -142,7 +145,7 @@ def blaming_shapes(graph: Graph, inputs: Mapping[str, TensorType]) -> Iterator[N
         yield
     except ModelError as error:
         for name, x in graph.inputs.items():
-            pairs = zip(x.shape, inputs[name].shape, strict=True)
+            pairs = zip(x.shape, inputs[name].shape, strict=False)
             if any(size != of_file for size, of_file in pairs if isinstance(of_file, int)):
                 text = f"of {name} is {x}, and nodes need the file's {inputs[name]}: {error}"
                 RULES.fail("sizes", "input_shapes", text)

@@ -25,6 +25,7 @@ from dmlax.onnx.budget import MAXIMUM_RANK, Budget
 from dmlax.onnx.errors import ModelError, expect
 from dmlax.onnx.graph import (
     MAXIMUM_DEPTH,
+    NO_RANK,
     SHORT_DOMAINS,
     Constants,
     Graph,
@@ -174,7 +175,7 @@ class _Reader:
         expect(all(value.name for value in model.graph.input), "an input has no name")
         values = {_text(value.name, "an input"): value for value in model.graph.input}
         inputs = {
-            name: self._tensor_type(value)
+            name: self._tensor_type(value, NO_RANK)
             for name, value in values.items()
             if name not in constants
         }
@@ -342,10 +343,15 @@ class _Reader:
             constants[_text(name, "an initializer")] = self.array(tensor, what, raw)
         return constants
 
-    def _tensor_type(self, value: onnx.ValueInfoProto) -> TensorType:
+    def _tensor_type(
+        self, value: onnx.ValueInfoProto, without_rank: tuple[str, ...] | None = None
+    ) -> TensorType:
+        """The type of a tensor, which needs a rank unless there is a shape for others."""
         what, tensor = f"input {value.name!r}", value.type.tensor_type
         expect(value.type.HasField("tensor_type"), f"{what} is not a tensor")
-        expect(tensor.HasField("shape"), f"{what} has no rank: give it in input_shapes")
+        if not tensor.HasField("shape"):
+            expect(without_rank is not None, f"{what} has no rank")
+            return TensorType(self._dtype(tensor.elem_type, what), without_rank or ())
         sizes: list[int | str] = []
         for axis, size in enumerate(tensor.shape.dim):
             if size.WhichOneof("value") == "dim_value" and size.dim_value >= 0:

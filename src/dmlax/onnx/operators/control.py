@@ -237,7 +237,7 @@ class _Loop(NamedTuple):
             if bound is None or isinstance(bound, Array):
                 text = "its scan outputs have as many rows as it has iterations, and no constant "
                 text += "limits these: give the Loop a constant trip count, or load other outputs"
-                raise UnsupportedError(f"{text} than {self.body.outputs[count + 1]!r} makes")
+                raise UnsupportedError(text)
             start = jnp.zeros((), dtype)
             structs = jax.eval_shape(lambda states: self._step(start, states)[1], initial)
             rows = [lax.full((bound, *x.shape), wide.zero(x.dtype)) for x in structs]

@@ -3,6 +3,8 @@
 These are copies, and clamps that the next quantization implies.
 """
 
+from collections.abc import Set
+
 import numpy as np
 
 from dmlax.onnx.graph import Graph, Node
@@ -14,6 +16,8 @@ def drop_unread_outputs(graph: Graph) -> Graph:
     """Leaves out optional outputs that nothing reads, as a mask of a Dropout."""
 
     def drop(node: Node) -> Node:
+        if node.is_a("Loop"):
+            return _drop_scan_outputs(node, graph.read)
         row, outputs = find(node), list(node.outputs)
         if row is None or node.graphs or "output_count" in row.attributes:
             return node
@@ -22,6 +26,17 @@ def drop_unread_outputs(graph: Graph) -> Graph:
         return node.replace(outputs=tuple(outputs))
 
     return graph.replace(nodes=tuple(map(drop, graph.nodes)))
+
+
+def _drop_scan_outputs(node: Node, read: Set[str]) -> Node:
+    """A Loop without the scan outputs that nothing reads: they may have no known length."""
+    body, states = node.graphs["body"], len(node.operands) - 2
+    kept = [i for i, name in enumerate(node.outputs) if i < states or name in read]
+    if not kept or len(body.outputs) != len(node.outputs) + 1:
+        return node
+    body = body.replace(outputs=(body.outputs[0], *(body.outputs[i + 1] for i in kept))).prune()
+    outputs = tuple(node.outputs[i] for i in kept)
+    return node.with_graphs({"body": body}).replace(outputs=outputs)
 
 
 def drop_identities(graph: Graph) -> Graph:
