@@ -1,11 +1,11 @@
 """A snapshot of every message: by operator and code, with the vectors or calls that cause it.
 
-It has the signature of every public function, too.
+It has the signature of every public function, too. README's table of operators is the registry's.
 
     python tests/renew_messages.py
 
-writes `tests/messages.txt` and prints what changes. With `--check` it writes nothing, and exits
-with code 1 if anything would change.
+writes `tests/messages.txt` and README, and prints what changes. With `--check` it writes nothing,
+and exits with code 1 if anything would change.
 """
 
 import difflib
@@ -20,8 +20,9 @@ from typing import cast
 
 import dmlax
 from dmlax import SpecError, UnsupportedError, calibration, directml, onnx, training
+from dmlax._core.dispatch import PLATFORMS
 from dmlax._descriptors import tensors
-from dmlax._operators.registry import SUPPORT
+from dmlax._operators.registry import OPERATORS, SUPPORT
 from dmlax_conformance.adapters.base import SpecViolation
 from dmlax_conformance.adapters.dmlax import Dmlax
 from dmlax_conformance.format import vectors
@@ -30,6 +31,7 @@ from dmlax_conformance.runner.run import case_of
 from support.wrong_calls import VALID, Arrays, Refused, wrong_calls
 from support.wrong_descs import wrong_descs
 
+README = Path(__file__).parents[1] / "README.md"
 SNAPSHOT = Path(__file__).with_name("messages.txt")
 LISTS = "rules", "signature"  # headings of what is no message
 _LINE = re.compile(r"(\w+) (?:([\w-]+) )?([\w.]+): (.*)")  # code, rule, operator, text
@@ -116,11 +118,10 @@ def read(text: str) -> Messages:
     return {key: [places[i] for i in sorted(places)] for key, places in found.items()} | rules
 
 
-def difference(old: str, new: str) -> str:
-    """The unified difference of two snapshots."""
+def difference(old: str, new: str, name: str = "tests/messages.txt") -> str:
+    """The unified difference of two texts of a file."""
     texts = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    files = "a/tests/messages.txt", "b/tests/messages.txt"
-    return "".join(difflib.unified_diff(*texts, *files, n=0))
+    return "".join(difflib.unified_diff(*texts, f"a/{name}", f"b/{name}", n=0))
 
 
 def rules() -> Messages:
@@ -143,6 +144,18 @@ def signatures() -> Messages:
     }
 
 
+def readme() -> str:
+    """README with a row for every operator; its first implementation is what "auto" runs."""
+    head, rows = "| operator | dtypes | cpu | cuda | tpu |\n|---|---|---|---|---|\n", ""
+    for row in OPERATORS:
+        lists = (", ".join(row.implementations(platform)) for platform in PLATFORMS)
+        cells = (f"[`{row.name}`](docs/operators/{row.name}.md)", row.dtypes, *lists)
+        rows += f"| {' | '.join(cells)} |\n"
+    before, _, table = README.read_text(encoding="utf-8").partition(head)
+    _, _, after = table.partition("\n\n")
+    return f"{before}{head}{rows}\n{after}"
+
+
 def signature(function: Callable[..., object]) -> str:
     """The parameters of a function and their defaults."""
     parameters = inspect.signature(function).parameters.values()
@@ -157,11 +170,14 @@ def main(*options: str) -> int:
     new = written(
         {refused.key: lines(refusal(refused)) for refused in calls} | rules() | signatures()
     )
-    change = difference(SNAPSHOT.read_text(encoding="utf-8"), new)
-    print(change, end="")
-    if not is_check:
-        SNAPSHOT.write_text(new, encoding="utf-8")
-    return int(is_check and bool(change))
+    is_changed = False
+    for file, text in ((SNAPSHOT, new), (README, readme())):
+        change = difference(file.read_text(encoding="utf-8"), text, file.name)
+        print(change, end="")
+        is_changed |= bool(change)
+        if not is_check:
+            file.write_text(text, encoding="utf-8")
+    return int(is_check and is_changed)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import dmlax
 from dmlax import directml, errors
 from dmlax._core import dispatch
 from dmlax._operators.registry import OPERATORS, SUPPORT
+from renew_messages import README, readme
 
 pytestmark = pytest.mark.oldest
 
@@ -81,15 +82,7 @@ def test_a_lowering_has_a_reason_on_every_platform_that_it_is_not_for(row):
 
 
 def test_the_readmes_table_of_operators_is_the_lists():
-    """The first lowering of an entry is what "auto" runs."""
-    readme = (ROOT / "README.md").read_text()
-    table = [
-        f"| [`{row.name}`](docs/operators/{row.name}.md) | {row.dtypes} | "
-        + " | ".join(", ".join(row.implementations(each)) for each in dispatch.PLATFORMS)
-        + " |"
-        for row in OPERATORS
-    ]
-    assert [line for line in readme.splitlines() if line.startswith("| [`")] == table
+    assert README.read_text() == readme(), "python tests/renew_messages.py writes it"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -249,6 +249,6 @@ WAYS: Mapping[str, tuple[tuple[str, str, Ways], ...]] = {
 def wrong_ways(operator: str) -> Iterator[Mutant]:
     """Yield the mutants of the table of an operator's family."""
     (family,) = (name for name, own in FIELDS.items() if operator in own["operators"])
-    for clauses, place, ways in rows_of(operator, WAYS[family]):
+    for clauses, place, ways in rows_of(operator, WAYS.get(family, ())):
         for name, way in ways.items():
             yield mutant(operator, name, clauses, VALUES, place, way)
