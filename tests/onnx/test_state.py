@@ -18,6 +18,7 @@ from onnx import helper
 import dmlax
 import dmlax.onnx
 from dmlax.onnx import decoding, peer
+from support import NATIVE
 from support.onnx_files import File
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/tiny_decoder.py"
@@ -170,8 +171,11 @@ def test_a_batch_is_split_over_devices(form: str) -> None:
     one = jax.jit(loop(model, 6))(model.params, state, first)[1]
     params = jax.device_put(model.params, everywhere)
     state, first = jax.device_put((state, first), split)
-    following, tokens = jax.jit(loop(model, 6))(params, state, first)
+    compiled = jax.jit(loop(model, 6)).lower(params, state, first).compile()
+    following, tokens = compiled(params, state, first)
     np.testing.assert_array_equal(tokens, one)
+    products = 9 if form == "4 bits" and NATIVE else 0  # whose kernels run on each device's rows
+    assert compiled.as_text().count('"dmlax_block_product') == products
     cache = following.caches["past_key_values.0.key"]
     assert cache.sharding.spec[0] == "batch"
 

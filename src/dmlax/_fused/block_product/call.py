@@ -8,7 +8,7 @@ from jax import Array
 
 from dmlax._core import dispatch
 from dmlax._fused.block_product.cpu import lowering as native_cpu
-from dmlax._fused.block_product.plan import BlockPlan, Blocks, plan
+from dmlax._fused.block_product.plan import BlockPlan, Blocks, axis_names, local_plan, plan
 
 Product = Callable[[BlockPlan, Blocks], Array]
 
@@ -23,4 +23,5 @@ def operator(xla: Product) -> dispatch.Operator[BlockPlan, Blocks, Array]:
 
     kernel = dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu")
     lowerings = (kernel, dispatch.Lowering("xla", xla))
-    return dispatch.Operator("block_product", plan, lowerings, tangent=tangent)
+    splitting = dispatch.Splitting(axis_names, local_plan)
+    return dispatch.Operator("block_product", plan, lowerings, tangent=tangent, splitting=splitting)

@@ -1,11 +1,12 @@
 """Plans a product with a transposed matrix of 4-bit integers in blocks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from jax import Array
 
 from dmlax._core.arguments import Aval, aval_of
+from dmlax._core.axis_names import WHOLE, AxisNames, numbered, whole
 from dmlax._core.plans import BasePlan
 
 
@@ -46,6 +47,20 @@ class BlockPlan(BasePlan):
 
     def __str__(self) -> str:
         return f"{self.input} by {self.columns} columns of 4-bit blocks of {self.block_size}"
+
+
+def axis_names(plan: BlockPlan, operands: Blocks) -> AxisNames:
+    """Rows and columns may be split."""
+    rows, columns = numbered(operands.a.ndim - 1), f"column {WHOLE}"
+    points = whole(operands.zero_point) if operands.zero_point.size == 1 else columns
+    names = (f"{rows} {WHOLE}".strip(), columns, columns, points)
+    return AxisNames(names, f"{rows} column".strip())
+
+
+def local_plan(plan: BlockPlan, operands: Blocks) -> tuple[BlockPlan, Blocks]:
+    """Plans for a part of the rows and columns."""
+    columns = operands.held.shape[0]
+    return replace(plan, input=aval_of(operands.a), columns=columns), operands
 
 
 def plan(operands: Blocks, block_size: int) -> tuple[BlockPlan, Blocks]:
