@@ -40,6 +40,7 @@ _PAGES = {  # other projects' types; None: a union whose members the parameter's
     "Self": None,
     "Path": None,
     "Source": None,
+    "State": None,
 }
 
 
