@@ -52,6 +52,7 @@ EXTRAS = {  # what the extras `onnx` and `compare` install; imported where it is
     "onnx/export/__init__.py": {"onnx"},
     "onnx/export/primitives.py": {"onnx"},
     "onnx/export/writer.py": {"onnx"},
+    "litert/peer.py": {"ai_edge_litert", "flatbuffers"},
     "onnx/peer.py": {"onnx", "onnxruntime"},
 }
 

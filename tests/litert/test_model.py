@@ -11,6 +11,7 @@ import pytest
 
 import dmlax.litert
 from dmlax.errors import SpecError, UnsupportedError
+from dmlax.litert.__main__ import main
 from dmlax.onnx import ModelError
 from tools.litert.files import Op, Subgraph, Tensor, model
 
@@ -275,3 +276,19 @@ def test_changed_bytes_give_a_model_or_one_of_three_errors(source):
             dmlax.litert.load(bytes(data))
         except (ModelError, UnsupportedError, SpecError):
             continue
+
+
+def test_the_command_lists_a_file_and_needs_litert_to_compare(tmp_path, capsys):
+    path = tmp_path / "network.tflite"
+    path.write_bytes(NETWORK)
+    assert main([str(path), "--arithmetic", "reference"]) == 0
+    assert "litert.FULLY_CONNECTED 1" in capsys.readouterr().out
+    try:
+        import ai_edge_litert  # noqa: F401
+    except ImportError:
+        assert main([str(path), "--compare"]) == 2
+        assert "pip install ai-edge-litert" in capsys.readouterr().err
+    else:
+        assert main([str(path), "--compare", "--nodes"]) == 0
+    path.write_bytes(NETWORK[:100])
+    assert main([str(path)]) == 2

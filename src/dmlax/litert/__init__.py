@@ -74,7 +74,7 @@ def load(
     functions = checked_operators(operators or {})
     if arithmetic is not None:
         _RULES.expect_choice("arithmetic", arithmetic, get_args(Resolver))
-    data = _bytes(model, member)
+    data = read_source(model, member)
     if data[4:8] != IDENTIFIER and archive.is_archive(data):
         graph, options, states = _of_archive(data, arithmetic)
     else:
@@ -88,7 +88,7 @@ def load(
         return Model(graph, options, states)
 
 
-def _bytes(model: Any, member: str | None) -> bytes:
+def read_source(model: Any, member: str | None = None) -> bytes:
     """The bytes of a model, of a member if it is a bundle."""
     if hasattr(model, "read"):
         model = model.read()

@@ -161,15 +161,9 @@ class _Reader:
     def _tensors(self, index: int) -> list[TensorInfo]:
         """The tensors of a subgraph, whose names are made different."""
         if index not in self.infos:
-            names, infos = set[str](), list[TensorInfo]()
-            for i, table in enumerate(self.subgraphs[index].tables(0, "tensor")):
-                name = table.text(3, "name") or f"tensor {i}"
-                name = f"{name}:{i}" if name in names else name
-                while name in names:
-                    name += "'"
-                names.add(name)
-                infos.append(self._tensor(table, name))
-            self.infos[index] = infos
+            tables = list(self.subgraphs[index].tables(0, "tensor"))
+            names = unique_names([table.text(3, "name") for table in tables])
+            self.infos[index] = [*map(self._tensor, tables, names)]
         return self.infos[index]
 
     def _tensor(self, table: Table, name: str) -> TensorInfo:
@@ -513,6 +507,18 @@ def describe(infos: Sequence[TensorInfo | None]) -> dict[str, Any]:
         "scale_counts": tuple(len(x.scales) if x else 0 for x in infos),
         "scale_axes": tuple(x.axis if x else 0 for x in infos),
     }
+
+
+def unique_names(texts: Sequence[str]) -> list[str]:
+    """The names of tensors, which a file may leave out or use twice."""
+    names: dict[str, None] = {}
+    for i, text in enumerate(texts):
+        name = text or f"tensor {i}"
+        name = f"{name}:{i}" if name in names else name
+        while name in names:
+            name += "'"
+        names[name] = None
+    return list(names)
 
 
 def _groups(image: TensorInfo | None, filter: TensorInfo | None, is_depthwise: bool) -> int:

@@ -10,19 +10,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import numpy as np
-from jax import Array
 
 from dmlax.errors import UnsupportedError
 from dmlax.onnx import Model, load, peer
+from dmlax.onnx.differences import difference_of, print_differences, print_total
 from dmlax.onnx.inputs import draw_inputs
 from dmlax.onnx.nodes import run_nodes
 
-_ROUNDING = 1e-5  # floats round within this, relative to the largest element
-_MOST_LINES = 8  # lines about floats that differ by rounding
 _SECONDS, _FEWEST_CALLS = 3.0, 5  # a benchmark takes at least these
 _Item = TypeVar("_Item")
 Tensors: TypeAlias = Mapping[str, np.ndarray]
@@ -129,14 +127,14 @@ def _compare(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
     ours = model.apply(model.params, inputs, outputs=names)
     producers = model._saved.producers
     differences = [
-        _difference(name, producers[name].type if name in producers else "", ours[name], x)
+        difference_of(name, producers[name].type if name in producers else "", ours[name], x)
         for name, x in _progress([(name, theirs[name]) for name in names], "comparing")
     ]
     different = [x for x in differences if x.different and x.name not in outputs]
-    _print_total(differences)
+    print_total(differences)
     if different:
         print(f"the first tensor that differs, in the file's order: {different[0]}")
-    _print_differences(different[1:])
+    print_differences(different[1:])
     for difference in differences:
         if difference.name in outputs:
             print(f"output {difference}")
@@ -146,75 +144,16 @@ def _compare(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
 def _compare_nodes(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
     """Computes each node from ONNX Runtime's tensors, and prints the operators that differ."""
     differences = [
-        _difference(name, f"{node.type} {node.name!r}", value, theirs[name])
+        difference_of(name, f"{node.type} {node.name!r}", value, theirs[name])
         for node, name, value in _progress(list(run_nodes(model, {**inputs, **theirs})), "nodes")
         if name in theirs
     ]
     print("each node computed from ONNX Runtime's tensors:")
-    _print_total(differences)
+    print_total(differences)
     different = [x for x in differences if x.different]
     print(f"operators that differ: {', '.join(sorted({x.kind for x in different})) or 'none'}")
-    _print_differences(different)
+    print_differences(different)
     return bool(different)
-
-
-class _Difference(NamedTuple):
-    """The elements of a tensor that differ."""
-
-    name: str
-    operator: str  # the type of the node that writes the tensor
-    different: int  # the number of elements that differ
-    size: int
-    worst: float  # the largest difference
-    relative: float | None  # the largest difference divided by the largest element, of floats
-
-    def __str__(self) -> str:
-        text = f"{self.name} ({self.operator}): {self.different} of {self.size} elements differ"
-        return f"{text}, by at most {self.worst:g}" if self.different else text
-
-    @property
-    def kind(self) -> str:
-        """The operator without the node's name."""
-        return self.operator.partition(" ")[0]
-
-    @property
-    def is_rounding(self) -> bool:
-        """True for floats that differ as much as another order of a sum makes them."""
-        return self.relative is not None and self.relative <= _ROUNDING
-
-
-def _difference(
-    name: str, operator: str, tensor: Array | np.ndarray, theirs: np.ndarray
-) -> _Difference:
-    ours = np.asarray(tensor)
-    if ours.shape != theirs.shape:
-        return _Difference(name, operator, theirs.size, theirs.size, float("inf"), None)
-    same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
-    gap = np.abs(ours[~same].astype(np.float64) - theirs[~same].astype(np.float64))
-    worst, relative = float(gap.max(initial=0)), None
-    if theirs.dtype.kind == "f":
-        scale = np.abs(theirs[np.isfinite(theirs)].astype(np.float64)).max(initial=0)
-        relative = worst / float(scale) if scale else worst
-    return _Difference(name, operator, int((~same).sum()), theirs.size, worst, relative)
-
-
-def _print_differences(different: Sequence[_Difference]) -> None:
-    """Prints a line per tensor; many that differ by rounding are one line per operator."""
-    rounded = [x for x in different if x.is_rounding]
-    summed = rounded if len(rounded) > _MOST_LINES else []
-    for difference in different:
-        if difference not in summed:
-            print(difference)
-    for operator in dict.fromkeys(x.kind for x in summed):
-        values = [x.relative or 0 for x in summed if x.kind == operator]
-        text = f"{len(values)} float tensors differ within rounding"
-        print(f"{operator}: {text}, relatively by at most {max(values):.1e}")
-
-
-def _print_total(differences: Sequence[_Difference]) -> None:
-    count = sum(x.different for x in differences)
-    total = sum(x.size for x in differences)
-    print(f"{len(differences)} tensors, {total} elements: {count} differ")
 
 
 def _progress(items: Sequence[_Item], what: str) -> Iterable[_Item]:
