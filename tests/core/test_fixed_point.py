@@ -77,7 +77,7 @@ def test_float64_products_round_halves_away(real):
     numbers = np.unique([*RNG.integers(-most, most, 2000), *range(-300, 300)]).astype(np.int32)
     wanted = []
     for x in numbers.tolist():
-        exact = fractions.Fraction(abs(x * real))  # of the float64 product
+        exact = fractions.Fraction(abs(x * real))  # the float64 product
         wanted.append(int(math.copysign(math.floor(exact + fractions.Fraction(1, 2)), x)))
     pair = fixed_point.widen(jnp.asarray(numbers))
     assert fixed_point.scale_float64(pair, np.float64(real)).tolist() == wanted

@@ -227,7 +227,7 @@ def test_a_step_is_donated_and_writes_in_place() -> None:
     lowered = model._jitted_step.lower(model.params, following, {"input_ids": ids}, None)
     memory = lowered.compile().memory_analysis()
     assert memory.alias_size_in_bytes >= sum(x.nbytes for x in following.caches.values())
-    assert memory.temp_size_in_bytes < 500 * 16 * 2 * 4 * 2  # of two caches
+    assert memory.temp_size_in_bytes < 500 * 16 * 2 * 4 * 2  # two caches take so much
 
 
 def value(name: str, dtype: int, shape: list[Any]) -> onnx.ValueInfoProto:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-_BOUND = 2e-5  # of floats, relative to the greatest
+_BOUND = 2e-5  # bounds floats' differences, relative to the greatest
 
 
 def draw_inputs(details: Mapping[str, Any], rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -95,7 +95,7 @@ class Tensor:
     zeros: Sequence[int] = ()
     axis: int = 0
     is_variable: bool = False
-    number: int | None = None  # of a dtype that NumPy lacks
+    number: int | None = None  # the number of a dtype that NumPy lacks
 
 
 @dataclass

@@ -10,8 +10,8 @@ from dmlax.onnx.budget import Budget
 from dmlax.onnx.errors import ModelError, expect
 
 Number: TypeAlias = int | float | bool
-_TABLE_BYTES = 512  # of Python objects for a table
-_NUMBER_BYTES = 32  # of Python objects for a number of a vector
+_TABLE_BYTES = 512  # bytes of Python objects for a table
+_NUMBER_BYTES = 32  # bytes of Python objects for a number of a vector
 
 
 class File(NamedTuple):

@@ -215,7 +215,7 @@ class _Reader:
         table = self.buffers[info.buffer]
         data = table.bytes(0, "data")
         offset, size = table.number(1, "Q"), table.number(2, "Q")
-        if offset > 1:  # behind the tables of a large file
+        if offset > 1:  # the buffer follows the tables of a large file
             table.file.expect_inside(offset, size, table.place)
             data = memoryview(self.data)[offset : offset + size]
         wanted, shape = info.type, info.shape

@@ -35,7 +35,7 @@ _READERS: dict[str, tuple[int, ...]] = {  # the inputs that are pasts, and the o
     "CausalConvWithState": (3,),
 }
 _LENGTHS = {"MultiHeadAttention": 8, "DecoderMaskedMultiHeadAttention": 7}
-_COUNTS_PLACE, _LAST_KEYS_PLACE, _TABLE_PLACE = 16, 5, 7  # of GroupQueryAttention
+_COUNTS_PLACE, _LAST_KEYS_PLACE, _TABLE_PLACE = 16, 5, 7  # inputs of GroupQueryAttention
 _RULES = Rules("Model")
 
 

@@ -386,5 +386,5 @@ def _of_shapes(graph: Graph) -> set[str]:
     return needed
 
 
-_SIZES = ("Shape", "Size", "SHAPE", "RANK")  # of ONNX and of LiteRT
+_SIZES = ("Shape", "Size", "SHAPE", "RANK")  # operators of ONNX and of LiteRT
 _PARAM_DTYPES = {*DTYPES.values()} - {np.dtype(name) for name in ("bool", "int64", "uint64", "f8")}

@@ -55,7 +55,7 @@ Structs: TypeAlias = dict[str, jax.ShapeDtypeStruct]
 Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """The shapes of the inputs of a call, by name."""
 _PORTABLE = ("cpu", "cuda", "tpu")
-_SAME = 5e-2  # of the largest output: a wrong position or an open mask moves more
+_SAME = 5e-2  # a share of the largest output: a wrong position or an open mask moves more
 _MOST_COPIED_AT_ONCE = 1 << 20  # bytes of inputs
 
 

@@ -124,7 +124,7 @@ def test_element_wise_functions_of_few_elements_compile_once():
         e = Where(is_less, c, one)
         y = Add(x, e)
     }"""
-    for k, is_new in ((3, True), (1, False), (65, True)):  # of more than a row
+    for k, is_new in ((3, True), (1, False), (65, True)):  # a table has more than a row
         constants = {"z": F(0), "k": F(k), "one": F(1), "m": [-1, 1]}
         file, x = _model(text, constants), np.ones(k, np.float32)
         with compilations() as programs:

@@ -10,7 +10,7 @@ from support.onnx_models import inputs_of, quantized
 from tools.benchmarks.models import different_elements, largest_error
 
 NAMES = ("vit", "bert")
-BOUND = 0.05  # in standard deviations of the output of two small layers
+BOUND = 0.05  # standard deviations of the output of two small layers
 FORMS = ("qoperator", "qdq", pytest.param("dynamic", marks=pytest.mark.slow))  # IEEE floats compile
 ONE_FAST = ("vit", pytest.param("bert", marks=pytest.mark.slow))
 

@@ -22,7 +22,7 @@ _EXPONENTIALS = {  # exp(-2**power) with 31 bits behind the point
 }
 _EXP_OF_AN_EIGHTH = 1895147668
 _THIRD = 715827883
-_48_OVER_17, _32_OVER_17 = 1515870810, -1010580540  # with 29 bits behind the point
+_48_OVER_17, _32_OVER_17 = 1515870810, -1010580540  # fixed-point numbers of 29 fractional bits
 
 
 @dataclass(frozen=True)

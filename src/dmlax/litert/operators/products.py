@@ -20,7 +20,7 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Node
 
 _LAYOUT = ("NHWC", "OHWI", "NHWC")
-_MOST_TAPS = 64  # of a depthwise convolution that a CPU computes as a sum of shifted images
+_MOST_TAPS = 64  # a CPU sums shifted images for a depthwise filter of so many taps
 _HIGHEST = lax.Precision.HIGHEST
 
 

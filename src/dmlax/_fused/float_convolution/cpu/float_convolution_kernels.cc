@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kLanes = Simd::kLanes < kFloatVector ? Simd::kLanes : kFloatVector;
 constexpr int kUnit = kFloatVector / kLanes;  // vectors of the narrowest panel
-constexpr int64_t kLine = 16;                  // floats of a cache line
+constexpr int64_t kLine = 16;                 // floats of a cache line
 
 typedef float Floats __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
@@ -121,7 +121,9 @@ __attribute__((noinline)) void finish(const FloatEpilogue& e, const FloatOutput&
                                       const float* sums) {
   with_activation(e.activation, [&](auto activation) {
     const auto part = [&](const float* from, int64_t at, int64_t to, int64_t left) {
-      const auto read = [&](const float* p) { return left == kLanes ? load(p) : load_some(p, left); };
+      const auto read = [&](const float* p) {
+        return left == kLanes ? load(p) : load_some(p, left);
+      };
       Floats y = load(from);
       if (e.factor != nullptr) y *= read(e.factor + at);
       if (e.bias != nullptr) y += read(e.bias + at);
@@ -207,9 +209,9 @@ struct Part {
 struct Tile {
   const float* const* taps;
   int64_t pitch, channel;
-  const float* panel;  // of the part
+  const float* panel;  // the part's panel
   const float* next;   // what the next part multiplies: a tile fetches one line of each row
-  int64_t lines;       // of a row of it that are left
+  int64_t lines;       // the remaining lines of a row
   int64_t width;
   float* sums;
   End end;
@@ -292,9 +294,9 @@ inline void multiply_strips(const Tile& tile, const Part& part, int64_t rows, in
     strip.sums += column;
     strip.end.move_columns(column, columns, count - column);
     const auto run = [&]<int V>(std::integral_constant<int, V>) {
-      multiply_rows<V, most_rows(V)>(
-          strip, part, rows, sums_step,
-          [&](int64_t row, int64_t rows) { done(row, rows, column, columns); });
+      multiply_rows<V, most_rows(V)>(strip, part, rows, sums_step, [&](int64_t row, int64_t rows) {
+        done(row, rows, column, columns);
+      });
     };
     if constexpr (kMost == 4) {
       if (left >= 4) run(std::integral_constant<int, 4>{});
@@ -313,7 +315,8 @@ void multiply(const FloatRows& rows, const FloatFilter& filter, const FloatOutpu
   const int64_t depth = filter.taps * filter.length;
   const int64_t padded = (filter.columns + kFloatVector - 1) / kFloatVector * kFloatVector;
   // Parts of the depth whose panel stays in the second cache while rows meet it.
-  const int64_t taps = std::max<int64_t>(1, tuning::kFloatDepth / std::max<int64_t>(1, filter.length));
+  const int64_t taps =
+      std::max<int64_t>(1, tuning::kFloatDepth / std::max<int64_t>(1, filter.length));
   const int64_t elements = filter.taps == 1 ? tuning::kFloatDepth : filter.length;
   const bool is_whole = filter.taps <= taps && filter.length <= elements;
   for (int64_t panel = first; panel < last; ++panel) {
