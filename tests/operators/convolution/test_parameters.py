@@ -120,11 +120,6 @@ def test_the_forms_of_a_parameter_share_one_plan(plans):
     assert len(set(plans)) == 1
 
 
-def test_numpy_float64_scales_are_rounded_to_float32():
-    narrow = convolve(input_scale=np.float32(0.1), filter_scale=np.float32([0.1, 0.2, 0.3]))
-    assert_same(convolve(input_scale=0.1, filter_scale=np.array([0.1, 0.2, 0.3])), narrow)
-
-
 def test_a_missing_zero_point_or_bias_is_zero():
     missing = dict.fromkeys(ZERO_POINTS)
     got = convolve(**missing)
