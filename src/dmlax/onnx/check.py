@@ -281,12 +281,9 @@ def _fit(
     assumed: Assumptions,
 ) -> Assumptions | None:
     """The assumptions and the equality of sizes with which a node is computed, if there are any."""
-    for fact in failure.equalities:
-        more = assumed._replace(facts=assumed.facts | {fact})
-        fits = _can_hold(inputs, more) and failure.node not in trace(inputs(more)).failures
-        if fits:
-            return more
-    return None
+    candidates = (assumed._replace(facts=assumed.facts | {fact}) for fact in failure.equalities)
+    possible = (x for x in candidates if _can_hold(inputs, x))
+    return next((x for x in possible if failure.node not in trace(inputs(x)).failures), None)
 
 
 def _blame_symbols(

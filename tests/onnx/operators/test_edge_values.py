@@ -158,3 +158,56 @@ def test_a_power_knows_whether_a_large_exponent_is_odd(dtype, place):
     doubled = file.node("Add", file.input(exponents), file.input(exponents[::-1].copy()))
     file.output(file.node("Pow", file.input(np.array([-1], dtype)), doubled), dtype)
     file.compare(1e-6 if dtype == "float32" else 0.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_an_absent_limit_of_a_clip_is_the_largest_float(dtype):
+    file, one = File(13), np.dtype(dtype).type
+    x = file.input(np.array(VALUES, dtype).reshape(1, 1, 8))
+    convolved = file.node("Conv", x, file.constant(np.ones((1, 1, 1), dtype)))
+    for source in (x, convolved) if dtype == "float32" else (x,):
+        file.output(file.node("Clip", source, file.constant(one(-0.5))), dtype)
+        file.output(file.node("Clip", source, "", file.constant(one(0.5))), dtype)
+        file.output(file.node("Clip", source), dtype)
+    file.compare()
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+def test_a_hardmax_takes_nan_at_index_0_alone(opset):
+    file, row = File(opset), [NAN, 1, 2]
+    x = np.float32([row, row[::-1], [1, NAN, 2], [NAN] * 3, [1, 1, -np.inf], [-np.inf] * 3])
+    file.output(file.node("Hardmax", file.input(x), axis=1), np.float32)
+    file.compare()
+
+
+@pytest.mark.parametrize(("opset", "dtype"), [(7, np.float32), (10, bool)])
+def test_the_mask_of_an_early_dropout_is_zero(opset, dtype):
+    file = File(opset)
+    y, mask = file.node("Dropout", file.input(np.float32([1, 2])), outputs=2)
+    file.output(y, np.float32)
+    file.output(mask, dtype)
+    file.compare()
+
+
+@pytest.mark.parametrize("opset", [1, 6])
+def test_a_dropout_of_opset_6_tests_or_is_refused(opset):
+    for is_test in (0, 1):
+        file = File(opset)
+        file.output(
+            file.node("Dropout", file.input(np.float32([1, 2])), is_test=is_test), "float32"
+        )
+        if is_test:
+            assert dmlax.onnx.load(file.model())(file.inputs).popitem()[1].tolist() == [1, 2]
+        else:
+            with pytest.raises(dmlax.UnsupportedError, match="is_test is 0, expected 1"):
+                dmlax.onnx.load(file.model())
+
+
+def test_known_halves_beyond_int64():
+    file = File(19)
+    halves = file.constant(np.float16([np.inf, -np.inf, NAN, 65504, -3.7]))
+    file.output(
+        file.node("Add", file.input(integers(1, 2, 3, 4, 5)), file.node("Cast", halves, to=7)),
+        np.int64,
+    )
+    file.compare()

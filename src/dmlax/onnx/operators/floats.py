@@ -197,7 +197,10 @@ def gelu(x: Array, *, approximate: str = "none") -> Array:
 @operator("Clip", 6, attributes=_LIMITS)
 @operator("Clip", 1, attributes=_LIMITS, ignores=["consumed_inputs"])
 def clip(x: Tensor, min: Parameter | None = None, max: Parameter | None = None) -> Tensor:
-    """Limits values from below, then from above; NaN is no limit."""
+    """Limits values from below, then from above: floats to finite ones; NaN is no limit."""
+    if is_float(x):
+        most = np.asarray(jnp.finfo(x.dtype).max)  # type: ignore[no-untyped-call]
+        min, max = -most if min is None else min, most if max is None else max
     if min is not None:
         x = maximum(x, _limit(min, -np.inf))
     return x if max is None else minimum(x, _limit(max, np.inf))

@@ -218,8 +218,10 @@ def _along(function: _Function) -> tuple[Callable[..., Array], Callable[..., Arr
 def _hardmax(x: Array) -> Array:
     if x.shape[-1] == 0:
         return x
-    places = jnp.argmax(x, axis=-1, keepdims=True)
-    return (jnp.arange(x.shape[-1]) == places).astype(x.dtype)
+    ordered = jnp.where(jnp.isnan(x), -jnp.inf, x)  # ONNX Runtime's NaN wins at index 0 alone
+    places = jnp.argmax(ordered, axis=-1, keepdims=True)
+    is_largest = (jnp.arange(x.shape[-1]) == places) & ~jnp.isnan(x[..., :1])
+    return is_largest.astype(x.dtype)
 
 
 def _log_softmax(x: Array) -> Array:

@@ -41,9 +41,14 @@ def copy(x: Tensor) -> Tensor:
 
 
 @operator("Dropout", 7, 10)
-def drop_none(x: Tensor, *, ratio: float = 0.5) -> Tensor:
-    """Returns the input; these opsets leave the mask of an inference open."""
-    return x
+@operator("Dropout", 1, 6, ignores=["consumed_inputs"])
+def drop_none(
+    x: Tensor, *, ratio: float = 0.5, is_test: int = 0, version: int
+) -> tuple[Tensor, Array]:
+    """Returns the input, and a mask of zeros, as ONNX Runtime does."""
+    if version < 7 and not is_test:
+        raise UnsupportedError("is_test is 0, expected 1: training draws random numbers")
+    return x, jnp.zeros(x.shape, bool if version == 10 else x.dtype)
 
 
 @operator("Dropout", 12, 13, 22, ignores=["seed"])

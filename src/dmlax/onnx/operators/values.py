@@ -387,6 +387,7 @@ def convert(x: Tensor, dtype: np.dtype, saturate: bool = True) -> Array:
             x = jnp.where(abs(wide) < 2.0**31, wide, np.float32(-(2.0**31)))
         return x.astype(np.int32).astype(dtype)
     if is_float and dtype == np.int64:  # a float out of range becomes the least integer, as on x86
+        x = x.astype(np.float32) if x.dtype.itemsize == 2 else x  # which has 2**63
         x = jnp.where(abs(x) < x.dtype.type(2.0**63), x, x.dtype.type(-(2.0**63)))
     is_narrow = dtype.itemsize == 2 and jnp.issubdtype(dtype, np.floating)
     if is_narrow:

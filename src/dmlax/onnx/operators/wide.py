@@ -5,7 +5,9 @@ the ranges of indices do. `compute` calls the operators of other tensors in 64 b
 off. Every rule gives the range of an operator's results.
 """
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
@@ -284,18 +286,13 @@ def _scattered(ranges: Sequence[Range], node: Node, values: Sequence[Any]) -> _F
     return _union(ranges) if is_kept else _any(ranges)
 
 
-def _sum(ranges: Sequence[Range], *_: Any) -> _Found:
-    return (ranges[0].of(sum(x.low for x in ranges), sum(x.high for x in ranges)),)
+def _at_ends(function: Callable[[int, int], int]) -> _Rule:
+    """A function of two operands, or more from the first on, that is largest at ends of ranges."""
 
+    def combine(a: Range, b: Range) -> Range:
+        return a.of(*(function(x, y) for x, y in product(a[:2], b[:2])))
 
-def _difference(ranges: Sequence[Range], *_: Any) -> _Found:
-    a, b = ranges
-    return (a.of(a.low - b.high, a.high - b.low),)
-
-
-def _product(ranges: Sequence[Range], *_: Any) -> _Found:
-    a, b = ranges
-    return (a.of(*(x * y for x, y in product(a[:2], b[:2]))),)
+    return lambda ranges, *_: (functools.reduce(combine, ranges),)
 
 
 def _magnitude(x: Range) -> int:
@@ -319,16 +316,6 @@ def _remainder(ranges: Sequence[Range], node: Node, values: Sequence[Any]) -> _F
     return _union([a, found]) if b.low <= 0 <= b.high else (found,)
 
 
-def _conjunction(ranges: Sequence[Range], *_: Any) -> _Found:
-    highs = [x.high for x in ranges if x.low >= 0]
-    return (ranges[0].of(0, min(highs)),) if highs else _bits(ranges)
-
-
-def _bits(ranges: Sequence[Range], *_: Any) -> _Found:
-    dtype = ranges[0].dtype
-    return (_whole(NARROWED[dtype] if all(x.is_narrow for x in ranges) else dtype),)
-
-
 def _clipped(ranges: Sequence[Range], node: Node, values: Sequence[Any]) -> _Found:
     x, *limits = ranges
     if len(values) > 1 and values[1] is not None:
@@ -337,11 +324,6 @@ def _clipped(ranges: Sequence[Range], node: Node, values: Sequence[Any]) -> _Fou
     for most in limits:
         x = x._replace(low=min(x.low, most.low), high=min(x.high, most.high))
     return (x,)
-
-
-def _shifted(ranges: Sequence[Range], node: Node, values: Sequence[Any]) -> _Found:
-    is_right = node.attributes.get("direction") == "RIGHT"
-    return (ranges[0].of(0, ranges[0].high),) if is_right else _any(ranges)
 
 
 def _total(power: int, is_mean: bool = False) -> _Rule:
@@ -372,25 +354,14 @@ _RULES: Mapping[str, _Rule | None] = {
     **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), None),
     **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size", *_CASTS), None),
     "Abs": lambda ranges, *_: (ranges[0].of(0, _magnitude(ranges[0])),),
-    "Add": _sum,
-    "BitShift": _shifted,
-    "BitwiseAnd": _conjunction,
-    "BitwiseNot": lambda ranges, *_: (
-        (ranges[0].of(~ranges[0].low, ~ranges[0].high),) if ranges[0].is_signed else _any(ranges)
-    ),
-    "BitwiseOr": _bits,
-    "BitwiseXor": _bits,
+    **dict.fromkeys(("Add", "Sum"), _at_ends(operator.add)),
     "Clip": _clipped,
     "CumSum": _total(0),
     "Div": _quotient,
-    "Max": lambda ranges, *_: (
-        ranges[0].of(max(x.low for x in ranges), max(x.high for x in ranges)),
-    ),
-    "Min": lambda ranges, *_: (
-        ranges[0].of(min(x.low for x in ranges), min(x.high for x in ranges)),
-    ),
+    "Max": _at_ends(max),
+    "Min": _at_ends(min),
     "Mod": _remainder,
-    "Mul": _product,
+    "Mul": _at_ends(operator.mul),
     "Neg": lambda ranges, *_: (ranges[0].of(-ranges[0].low, -ranges[0].high),),
     "Pow": _any,
     "ReduceL1": _total(1),
@@ -398,8 +369,7 @@ _RULES: Mapping[str, _Rule | None] = {
     "ReduceSum": _total(0),
     "ReduceSumSquare": _total(2),
     "Sign": lambda ranges, *_: (ranges[0].of(-1 if ranges[0].is_signed else 0, 1),),
-    "Sub": _difference,
-    "Sum": _sum,
+    "Sub": _at_ends(operator.sub),
 }
 """The range of an operator's results; None if they have no 64 bits. Others need all bits."""
 _VALUES = {

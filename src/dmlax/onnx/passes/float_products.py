@@ -189,12 +189,12 @@ def _function(graph: Graph, node: Node) -> dict[str, object] | None:
         return {"activation": "hard_sigmoid", "low": low, "high": high}
     if node.op == "Sigmoid":
         return {"activation": "sigmoid"}
-    limits = []
-    for place, name, none in ((1, "min", -np.inf), (2, "max", np.inf)):
+    limits, most = [], float(np.finfo(np.float32).max)  # of an absent limit; NaN limits nothing
+    for place, name, none, end in ((1, "min", -np.inf, -most), (2, "max", np.inf, most)):
         array = graph.constants.get(node.input(place))
         if node.input(place) and (array is None or array.size != 1):
             return None
-        limit = node.attributes.get(name, none) if array is None else array.item()
+        limit = node.attributes.get(name, end) if array is None else array.item()
         limits.append(none if limit != limit else float(limit))
     return {"activation": "clip", "low": limits[0], "high": limits[1]}
 
