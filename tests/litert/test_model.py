@@ -193,6 +193,20 @@ def test_a_branch_changes_a_variable():
     assert state["total"].tolist() == [[11, 22]]
 
 
+def test_a_while_repeats_a_subgraph():
+    number, limit = Tensor(np.float32, (1,)), Tensor(np.float32, (1,), np.float32([100]))
+    inner = {"a": number, "b": number, "limit": limit, "less": Tensor(np.bool_, (1,))}
+    holds = Subgraph(inner, [Op("LESS", ["a", "limit"], ["less"])], ["a", "b"], ["less"])
+    values = {"a": number, "b": number, "sum": number}
+    double = Subgraph(values, [Op("ADD", ["a", "b"], ["sum"])], ["a", "b"], ["sum", "sum"])
+    options = {"condition_graph": 1, "body_graph": 2}
+    op = Op("WHILE", ["x", "y"], ["u", "v"], options)
+    whole = dict.fromkeys("xyuv", number)
+    ours = dmlax.litert.load(model(Subgraph(whole, [op], ["x", "y"], ["u"]), holds, double))
+    assert ours(np.float32([1]), np.float32([2]))["u"].tolist() == [192]
+    assert ours(np.float32([200]), np.float32([2]))["u"].tolist() == [200]
+
+
 def custom(name="Twice"):
     tensor = Tensor(np.float32, (2,))
     tensors = {"x": tensor, "y": tensor, "z": tensor, "u": tensor}

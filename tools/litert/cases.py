@@ -323,13 +323,19 @@ for _name in (
     _plain(_name, same=False, dtypes=(np.float32,))
 for _name in ("MAXIMUM", "MINIMUM"):
     _plain(_name, same=True, dtypes=(np.int8, np.float32, np.uint8), count=2)
-for _name in ("DIV", "SQUARED_DIFFERENCE", "FLOOR_MOD"):
+_plain("SQUARED_DIFFERENCE", same=False, dtypes=(np.float32, np.int8), count=2)
+for _name in ("DIV", "FLOOR_MOD"):
     _plain(_name, same=False, dtypes=(np.float32,), count=2)
 for _name in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", "EQUAL", "NOT_EQUAL"):
     _plain(_name, same=False, dtypes=(np.int8, np.float32, np.uint8), count=2, out=np.bool_)
 for _name in ("RELU", "RELU6", "RELU_N1_TO_1"):
     _plain(_name, same=False, dtypes=(np.int8, np.float32, np.uint8))
 _plain("HARD_SWISH", same=False, dtypes=(np.int8, np.float32, np.uint8))
+
+
+_plain("GELU", same=False, dtypes=(np.float32, np.int8))
+for _name in ("ABS", "ELU", "EXP"):
+    _plain(_name, same=False, dtypes=(np.float32, np.int8))
 
 
 def _sigmoid(name: str) -> Callable[[Rng], Subgraph]:

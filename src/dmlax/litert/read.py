@@ -27,6 +27,10 @@ NEXT = ":next"
 """The end of the name of an output that is the next value of a variable."""
 WORDS = ":words"
 _MUTATED = {"UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19), "SVDF": (4,)}
+_BRANCHES = {
+    "IF": {"then_branch": "then_graph", "else_branch": "else_graph"},
+    "WHILE": {"condition": "condition_graph", "body": "body_graph"},
+}
 _WITH_BIAS = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
 
 
@@ -372,23 +376,23 @@ class _Reader:
         attributes: Mapping[str, Any],
         depth: int,
     ) -> None:
-        """Adds an ONNX If, whose subgraphs take and return the variables that they use."""
+        """Adds an ONNX If, or a WHILE; subgraphs take and return the variables that they use."""
         inputs, outputs = operands
-        if op == "WHILE":
-            self._node(body, table, op, inputs, outputs, {})
-            return
-        expect(len(inputs) > 0, f"{table.place} has no condition")
-        handles = {place: body.handles.get(i, "") for place, i in enumerate(inputs[1:])}
-        arguments = [i for place, i in enumerate(inputs[1:]) if not handles[place]]
+        is_loop = op == "WHILE"
+        expect(len(inputs) > 0, f"{table.place} has no operand")
+        expect(not is_loop or len(outputs) == len(inputs), f"{table.place} returns no state")
+        passed_on = inputs if is_loop else inputs[1:]
+        handles = {place: body.handles.get(i, "") for place, i in enumerate(passed_on)}
+        arguments = [i for place, i in enumerate(passed_on) if not handles[place]]
         names = [f"argument {i}" for i in range(len(arguments))]
         branches = {}
-        for branch, name in (("then_branch", "then_graph"), ("else_branch", "else_graph")):
+        for branch, name in _BRANCHES[op].items():
             index = attributes[name]
             expect(0 <= index < len(self.subgraphs), f"{table.place}: subgraph {index} is missing")
             subgraph = self.subgraphs[index]
             given = subgraph.numbers(1, "int32", "inputs")
-            text = f"{subgraph.place} has {len(given)} inputs, expected {len(inputs) - 1}"
-            expect(len(given) == len(inputs) - 1, text)
+            text = f"{subgraph.place} has {len(given)} inputs, expected {len(passed_on)}"
+            expect(len(given) == len(passed_on), text)
             passed = {given[place]: key for place, key in handles.items() if key}
             inner = self._translate(index, passed, depth + 1)
             own = [i for place, i in enumerate(given) if not handles[place]]
@@ -399,8 +403,9 @@ class _Reader:
             variables = [inner.first.get(key, f"{key}:variable") for key in keys]
             first = [inner.tensors[i].name for i in own] + variables
             renamed = dict(zip(first, [*names, *(f"variable {key}" for key in keys)], strict=True))
-            last = [inner.tensors[i].name for i in results]
-            last += [inner.current.get(key, x) for key, x in zip(keys, variables, strict=True)]
+            last = [inner.tensors[i].name for i in results if i not in inner.handles]
+            if branch != "condition":
+                last += [inner.current.get(key, x) for key, x in zip(keys, variables, strict=True)]
             nodes = [node.rename_inputs(renamed) for node in inner.nodes]
             outs = []
             for i, name in enumerate(last):  # an output may be a parameter or a constant
@@ -412,12 +417,19 @@ class _Reader:
         following = [body.unused(f"{key}:{len(body.nodes)}") for key in keys]
         values = [self._variable(body, key, self.types[key], table.place) for key in keys]
         captured = [*(body.tensors[i].name for i in arguments), *values]
-        written = (*(body.tensors[i].name for i in outputs), *following)
-        captures = (*names, *(f"variable {key}" for key in keys))
-        operands_of_if = (body.tensors[inputs[0]].name, *captured)
-        described = {**graphs, CAPTURES: captures}
-        name = self._name(table, written)
-        body.nodes.append(Node(name, "If", "", 13, operands_of_if, written, described))
+        for i, place in zip(outputs, passed_on, strict=True) if is_loop else ():
+            if place in body.handles:
+                body.handles[i] = body.handles[place]
+        named = [body.tensors[i].name for i in outputs if i not in body.handles]
+        written, name = (*named, *following), self._name(table, (*named, *following))
+        if is_loop:
+            node = Node(name, op, DOMAIN, 1, tuple(captured), written, {**graphs, CAPTURES: ()})
+        else:
+            captures = (*names, *(f"variable {key}" for key in keys))
+            captured.insert(0, body.tensors[inputs[0]].name)
+            described = {**graphs, CAPTURES: captures}
+            node = Node(name, "If", "", 13, tuple(captured), written, described)
+        body.nodes.append(node)
         body.current |= dict(zip(keys, following, strict=True))
 
     @staticmethod

@@ -2,5 +2,9 @@
 
 import importlib
 
-for _module in ("elementwise", "moves", "pools", "products", "recurrent", "reductions", "resize"):
+_MODULES = (
+    *("control", "elementwise", "moves", "pools"),
+    *("products", "recurrent", "reductions", "resize"),
+)
+for _module in _MODULES:
     importlib.import_module(f"{__name__}.{_module}")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +11,13 @@ from jax import Array, lax
 
 import dmlax
 from dmlax._core import fixed_point, ieee
+from dmlax._core import requantize as core
 from dmlax._core.fixed_point import Multiplier
 from dmlax.errors import UnsupportedError
 from dmlax.litert.operators import requantize
 from dmlax.litert.operators.fixed_functions import FixedFunctions
 from dmlax.litert.operators.requantize import less_zero
-from dmlax.litert.operators.table import Call, Tensor, operator
+from dmlax.litert.operators.table import Call, Info, Tensor, operator
 
 _EVEN = lax.RoundingMethod.TO_NEAREST_EVEN
 
@@ -81,6 +83,8 @@ def multiply(call: Call, a: Array, b: Array) -> Array:
 )
 def binary(name: str, call: Call, a: Array, b: Array) -> Array:
     """A function of two tensors."""
+    if call.is_quantized and name == "SQUARED_DIFFERENCE":
+        return _squared_difference(call, a, b)
     if call.is_quantized and name not in ("MAXIMUM", "MINIMUM"):
         raise UnsupportedError("its output has quantized integers, which are not computed")
     if call.is_quantized:
@@ -96,6 +100,18 @@ def binary(name: str, call: Call, a: Array, b: Array) -> Array:
         "ATAN2": jnp.arctan2,
     }
     return call.activate(functions[name](a, b))
+
+
+def _squared_difference(call: Call, a: Array, b: Array) -> Array:
+    """The square of a difference of bytes, which a 7-bit shift refines; the same everywhere."""
+    infos = call.info(0), call.info(1)
+    twice = 2 * max(info.real for info in infos)
+    x, y = (
+        fixed_point.scale_half_away(less_zero(value, info) << 7, Multiplier.of(info.real / twice))
+        for value, info in zip((a, b), infos, strict=True)
+    )
+    by = Multiplier.of(twice * twice / ((1 << 14) * call.output.real))
+    return requantize.clamp(fixed_point.scale_half_away((x - y) * (x - y), by), call)
 
 
 def _expect_equal(call: Call, count: int) -> None:
@@ -164,18 +180,38 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 
 @operator(*(name for name in _FUNCTIONS if name not in ("HARD_SWISH", "LOGISTIC", "TANH")))
 def unary(name: str, call: Call, x: Array) -> Array:
-    """A function of floats, or of integers without a scale."""
-    if call.is_quantized:
+    """A function of floats, or of integers without a scale; a few are of bytes, too."""
+    if not call.is_quantized:
+        return _FUNCTIONS[name](x)
+    if name == "ABS":
+        value = jnp.abs(less_zero(x, call.info(0)))
+        return requantize.rescale(value, call, call.info(0), is_narrow=True)
+    if name not in _OF_BYTES:
         raise UnsupportedError("its output has quantized integers, which are not computed")
-    return _FUNCTIONS[name](x)
+    return byte_function(call, x, _OF_BYTES[name])
+
+
+_OF_BYTES: dict[str, Callable[[Any], Any]] = {
+    "ELU": lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x),
+    "EXP": lambda x: np.exp(x),
+    "LOG": lambda x: np.log(x),
+    "RSQRT": lambda x: 1 / np.sqrt(x),
+}
 
 
 @operator("GELU")
 def gelu(call: Call, x: Array) -> Array:
     """GELU, by the error function or by the hyperbolic tangent."""
-    if call.is_quantized:
-        raise UnsupportedError("its output has quantized integers, which are not computed")
-    return jax.nn.gelu(x, approximate=call.approximate)
+    if not call.is_quantized:
+        return jax.nn.gelu(x, approximate=call.approximate)
+
+    def compute(value: Any) -> Any:
+        if call.approximate:
+            inner = np.sqrt(2 / np.pi) * (value + 0.044715 * value**3)
+            return 0.5 * value * (1 + np.tanh(inner))
+        return 0.5 * value * (1 + np.vectorize(math.erf)(value / np.sqrt(2)))
+
+    return byte_function(call, x, compute)
 
 
 @operator("LOGISTIC", "TANH")
@@ -197,8 +233,9 @@ def byte_function(call: Call, x: Array, function: Callable[[np.ndarray], np.ndar
         raise UnsupportedError(f"it is computed of int8 and uint8, not of {source.dtype}")
     low = int(np.iinfo(source.dtype).min)
     order = np.arange(low, low + 256, dtype=np.float64)
-    real = function((order - source.zero_point) * source.real)
-    rounded = np.rint(real / output.real) + output.zero_point
+    with np.errstate(all="ignore"):
+        real = function((order - source.zero_point) * source.real) / output.real
+    rounded = np.rint(np.where(np.isnan(real), -np.inf, real)) + output.zero_point
     table = np.clip(rounded, *call.limits()).astype(output.dtype)
     return dmlax.quantized_lookup(x, table)
 
@@ -209,7 +246,8 @@ def relu(name: str, call: Call, x: Array) -> Array:
     if not call.is_quantized:
         limits = {"RELU": (0, None), "RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}
         return jnp.clip(x, *limits.get(name, (0, 1)))
-    return requantize.rescale(less_zero(x, call.info(0)), call, call.info(0), name)
+    value = less_zero(x, call.info(0))
+    return requantize.rescale(value, call, call.info(0), activation=name, is_narrow=True)
 
 
 @operator("LEAKY_RELU")
@@ -249,8 +287,8 @@ def prelu(call: Call, x: Array, alpha: Array) -> Array:
         y = requantize.scale_exactly(value, (source.scale, np.float32(1), output.scale), output)
         scales = (source.scale, factor.scale, output.scale)
         return jnp.where(value >= 0, y, requantize.scale_exactly(product, scales, output))
-    y = fixed_point.scale_half_away(value, Multiplier.of(source.real / output.real))
-    by = Multiplier.of(source.real * factor.real / output.real)
+    y = fixed_point.scale_half_away(value, Multiplier.of(float(source.scale / output.scale)))
+    by = Multiplier.of(float(source.scale * factor.scale / output.scale))
     return requantize.clamp(
         jnp.where(value >= 0, y, fixed_point.scale_half_away(product, by)), call
     )
@@ -304,6 +342,15 @@ def round_half_away(x: Array) -> Array:
     return whole + jnp.where(jnp.abs(x - whole) >= 0.5, jnp.sign(x), 0)
 
 
+def _round_last(x: Array, output: Info) -> Array:
+    """The real quotient by a scale, rounded half away from zero."""
+    if np.frexp(output.scale)[0] == 0.5:  # the quotient is a float32
+        return round_half_away(x * (np.float32(1) / output.scale))
+    zero = jnp.zeros((), output.dtype)
+    scale = jnp.broadcast_to(output.scale, x.shape)
+    return core.quantize(x, scale, zero, output.dtype, "exact").astype(jnp.float32)
+
+
 @operator("QUANTIZE")
 def quantize(call: Call, x: Array) -> Array:
     """Rounds floats to integers, or integers to those of another scale."""
@@ -315,9 +362,12 @@ def quantize(call: Call, x: Array) -> Array:
         if call.resolver == "exact":
             zero = np.array(output.zero_point, output.dtype)
             return dmlax.element_wise_quantize_linear(x, output.scale, zero)
-        if call.resolver == "xnnpack" and output.dtype.itemsize == 1:
+        if call.resolver == "xnnpack":
             quotient = ieee.multiply(x, np.float32(1) / output.scale)
             rounded = lax.round(quotient, _EVEN)
+            if output.dtype.itemsize > 1:  # whole vectors; the rest is divided in float64
+                places = jnp.arange(x.size).reshape(x.shape)
+                rounded = jnp.where(places < x.size - x.size % 8, rounded, _round_last(x, output))
         else:
             quotient = ieee.divide(x, jnp.broadcast_to(output.scale, x.shape))
             rounded = round_half_away(quotient)

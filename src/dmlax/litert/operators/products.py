@@ -87,12 +87,35 @@ def _convolve(call: Call, x: Array, w: Any, bias: Any, is_depthwise: bool) -> Ar
     return _of_bytes(call, x, w, bias, groups, options)
 
 
-def _as_floats(call: Call, x: Array, w: Any, bias: Any) -> tuple[Array, Array, Any]:
-    """The floats of a product; integer weights beside floats are another operator."""
-    if x.dtype != jnp.float32 or np.dtype(w.dtype).kind != "f":
+def _as_floats(call: Call, x: Array, w: Any, bias: Any, place: int = 1) -> tuple[Array, Array, Any]:
+    """The floats of a product; beside weights of bytes the input is rounded to bytes, too."""
+    bias = None if bias is None else bias.astype(jnp.float32)
+    if x.dtype == jnp.float32 and np.dtype(w.dtype).kind == "f":
+        return x, w.astype(jnp.float32), bias
+    info = call.info(place)
+    if x.dtype != jnp.float32 or np.dtype(w.dtype) != np.int8 or not info.scales.size:
         text = f"it multiplies {x.dtype} by {np.dtype(w.dtype)}"
         raise UnsupportedError(f"{text}, expected float32, int8, uint8 or int16 by int8")
-    return x, w.astype(jnp.float32), None if bias is None else bias.astype(jnp.float32)
+    shape = [1] * len(w.shape)
+    # The filter of a depthwise convolution was arranged as others are.
+    shape[0] = -1 if info.scales.size > 1 else 1
+    # The reference convolution is asymmetric beside several scales only.
+    is_asymmetric = call.options.get("asymmetric", info.scales.size > 1)
+    rounded = _rounded(x, call.resolver == "xnnpack" or is_asymmetric)
+    return rounded, w.astype(jnp.float32) * info.scales.reshape(shape), bias
+
+
+def _rounded(x: Array, is_asymmetric: bool) -> Array:
+    """Floats rounded to 256 steps of the range of their row or image."""
+    axes = tuple(range(1, x.ndim))
+    low = jnp.minimum(jnp.min(x, axes, keepdims=True), 0)
+    high = jnp.maximum(jnp.max(x, axes, keepdims=True), 0)
+    if not is_asymmetric:
+        scale = jnp.maximum(high, -low) / 127
+        return jnp.round(x / jnp.where(scale == 0, 1, scale)) * scale
+    scale = jnp.where(high == low, 1, (high - low) / 255)
+    zero = jnp.clip(jnp.round(-128 - low / scale), -128, 127)
+    return (jnp.clip(jnp.round(x / scale) + zero, -128, 127) - zero) * scale
 
 
 def _of_floats(
@@ -165,7 +188,7 @@ def _of_bytes(
         options["filter_zero_point"] = _zeros(weights)
     if call.resolver == "reference" or (call.resolver == "xnnpack" and not is_delegated):
         sums = _biased(dmlax.convolution_integer(x, w, **options), bias)
-        in_eights = call.resolver == "xnnpack" and x.dtype == jnp.int8
+        in_eights = call.resolver == "xnnpack"
         return requantize.of_products(call, sums, (source, weights), in_eights)
     y = dmlax.quantized_linear_convolution(
         x,
@@ -266,8 +289,6 @@ def fully_connected(call: Call, x: Array, w: Tensor, bias: Tensor | None = None)
     keeps = call.keep_num_dims and x.ndim > 0 and x.shape[-1] == depth
     shape = (*x.shape[:-1], columns) if keeps else (rows.shape[0], columns)
     if not call.is_quantized:
-        if rows.dtype == jnp.float32 and np.dtype(w.dtype) == np.int8:
-            return call.activate(_hybrid(call, rows, w, bias)).reshape(shape)
         rows, w, bias = _as_floats(call, rows, w, bias)
         y = jnp.matmul(rows, w.T, precision=_HIGHEST)
         return call.activate(y if bias is None else y + bias.reshape(-1)).reshape(shape)
@@ -306,26 +327,6 @@ def _multiply(call: Call, rows: Array, w: Any, bias: Any) -> Array:
         **options,
     )
     return _activated(call, y)
-
-
-def _hybrid(call: Call, rows: Array, w: Any, bias: Any) -> Array:
-    """Quantizes rows of floats to int8 by their range, and multiplies them by int8 weights."""
-    weights = call.info(1)
-    low, high = (
-        jnp.minimum(rows.min(1, keepdims=True), 0),
-        jnp.maximum(rows.max(1, keepdims=True), 0),
-    )
-    scale = (high - low) / 255
-    scale = jnp.where(scale == 0, 1, scale)
-    zero = jnp.clip(jnp.round(-128 - low / scale), -128, 127)
-    quantized = jnp.clip(jnp.round(rows / scale) + zero, -128, 127).astype(jnp.int8)
-    matrix = w if _is_prepared(w) else w.T
-    zeros = None if _is_prepared(w) else _zeros(weights)
-    sums = dmlax.matrix_multiply_integer(quantized, matrix, b_zero_point=zeros)
-    unpacked = (w.unpack() if _is_prepared(w) else matrix).astype(jnp.int32)
-    totals = (unpacked - weights.zero_point).sum(0)
-    y: Array = (sums.astype(jnp.float32) - zero * totals) * (scale * weights.scales)
-    return y if bias is None else y + bias.reshape(-1)
 
 
 @operator("TRANSPOSE_CONV")

@@ -88,7 +88,7 @@ def _byte_step(call: Call, names: dict[int, Any]) -> Any:
         weights = call.info(place)
         zero = np.array(info.zero_point, np.int8)
         sums = dmlax.matrix_multiply_integer(x, names[place].T, a_zero_point=zero) + bias
-        return _scaled(sums, 4096 * info.real * weights.scales.astype(np.float64))
+        return _scaled(sums, 4096 * (info.scale * weights.scales).astype(np.float64))
 
     def gate(place: int, x: Array, hidden: Array) -> Array:
         of_input = part(x, source, 1 + place, names[12 + place])
@@ -106,7 +106,9 @@ def _byte_step(call: Call, names: dict[int, Any]) -> Any:
         added = _saturate(fixed_point.divide_half_away(product, 30 + power))
         cell = jnp.clip(_saturate(kept + added), -clip, clip)
         opened = gate(3, x, hidden) * _16.tanh(cell, bits)
-        scaled = fixed_point.scale_half_away(opened, Multiplier.of(2.0**-30 / out.real))
+        scaled = fixed_point.scale_half_away(
+            opened, Multiplier.of(float(np.float32(2.0**-30) / out.scale))
+        )
         hidden = jnp.clip(scaled + out.zero_point, -128, 127).astype(jnp.int8)
         return (hidden, cell.astype(jnp.int16)), hidden
 
@@ -139,12 +141,12 @@ def svdf(
         raise UnsupportedError(f"its fused activation is {call.fused!r}, expected 'RELU'")
     zero = np.array(source.zero_point, source.dtype)
     sums = dmlax.matrix_multiply_integer(rows, features.T, a_zero_point=zero)
-    newest = _scaled(sums, source.real * feature.real / held.real).astype(jnp.int16)
+    newest = _scaled(sums, float(source.scale * feature.scale / held.scale)).astype(jnp.int16)
     window = jnp.concatenate([window[..., 1:], newest[..., None]], -1)
     total = (window.astype(jnp.int32) * times.astype(jnp.int32)).sum(-1)
     total = total.reshape(-1, units, rank).sum(-1)
     total = total if bias is None else total + bias
-    by = Multiplier.of(held.real * time.real / call.output.real)
+    by = Multiplier.of(float(held.scale * time.scale / call.output.scale))
     y = fixed_point.scale_half_away(total, by) + call.output.zero_point
     limits = np.iinfo(call.output.dtype)
     return jnp.clip(y, limits.min, limits.max).astype(call.output.dtype), window.reshape(

@@ -38,13 +38,18 @@ def scale_exactly(
     return y
 
 
-def rescale(x: Array, call: Call, source: Info, activation: str = "") -> Array:
-    """Integers less their zero point in the output's scale, rounded as a multiplier's product."""
+def rescale(
+    x: Array, call: Call, source: Info, *, activation: str = "", is_narrow: bool = False
+) -> Array:
+    """Integers less their zero point in the output's scale, rounded as a multiplier's product.
+
+    If narrow, the quotient of scales is one of float32.
+    """
     if call.resolver == "exact":
         exact = scale_exactly(x, (source.scale, np.float32(1), call.output.scale), call.output)
         return jnp.clip(exact, *call.limits(activation=activation))
-    by = Multiplier.of(source.real / call.output.real)
-    return clamp(fixed_point.scale_half_away(x, by), call, activation)
+    ratio = source.scale / call.output.scale if is_narrow else source.real / call.output.real
+    return clamp(fixed_point.scale_half_away(x, Multiplier.of(float(ratio))), call, activation)
 
 
 def in_vectors(x: Array, by: Multiplier, places: Array, size: int, count: int) -> Array:
@@ -89,6 +94,8 @@ def of_products(
         return jnp.clip(exact, *call.limits())
     factors = product_of_scales(first.scales, second.scales) / call.output.real
     by = Multiplier.of(factors)
+    if in_eights and call.output.dtype == np.uint8:
+        return clamp(fixed_point.scale_half_up(sums, by), call)
     if in_eights:
         count = sums.shape[-1]
         return clamp(in_vectors(sums, by, jnp.arange(count), 8, count), call)
