@@ -14,7 +14,7 @@ from dmlax._fused.float_convolution.call import FLOAT_CONVOLUTION
 from dmlax._fused.float_convolution.plan import Epilogue, Geometry, PackedFilter
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import OWN
-from dmlax.onnx.operators.floats import multiply_in_order
+from dmlax.onnx.operators.floats import align, multiply_in_order
 from dmlax.onnx.operators.table import Tensor, operator
 from dmlax.onnx.operators.values import by_channel, to_device
 from dmlax.onnx.operators.windows import ConvolutionLayout, Windows
@@ -76,12 +76,24 @@ def fused_product(
     bias: Tensor | None = None,
     residual: Array | None = None,
     *,
+    transA: int = 0,
     transB: int = 0,
+    alpha: float = 1.0,
+    beta: float | None = None,
     epilogue: FloatEpilogue,
     arithmetic: Arithmetic,
 ) -> Array:
-    """Multiplies float32 rows by a matrix; adds, and applies a function."""
+    """Multiplies float32 rows by a matrix; adds, and applies a function.
+
+    With `beta` the bias is any third matrix of a Gemm, and nothing follows.
+    """
+    x = x.T if transA else x
     depth, columns = w.shape[::-1] if transB else w.shape
+    if beta is not None:
+        product = alpha * fused_product(
+            x, w, transB=transB, epilogue=epilogue, arithmetic=arithmetic
+        )
+        return product if bias is None else jnp.add(*align(product, beta * to_device(bias)))
     if x.ndim < 1 or x.shape[-1] != depth:
         raise ModelError(f"its input has the shape {list(x.shape)}, expected {depth} columns")
     rows = x.reshape(math.prod(x.shape[:-1]), depth)

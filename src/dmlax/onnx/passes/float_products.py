@@ -21,20 +21,22 @@ _BIAS, _FACTOR, _RESIDUAL = 2, 3, {"FloatConv": 4, "FloatGemm": 3}
 @replaces(_CONVOLUTION, *_PRODUCTS)
 def use_float_kernels(graph: Graph, node: Node, match: Match) -> Node | None:
     """Replaces operators of constant weights by those whose weights are packed once."""
-    if not packs_filters() or len(node.inputs) > 3:
+    if not packs_filters():
         return None
     w, attributes = graph.constants[match["w"]], dict(node.attributes)
     if node.op == "Conv":
         fits = w.ndim in _IMAGES and attributes.keys() <= {*Windows._fields}
         return node.become("FloatConv", OWN, node.inputs, attributes) if fits else None
+    if w.ndim != 2 or not attributes.keys() <= {*_PLAIN, "transB"}:
+        return None
+    attributes = {"transB": 0, **_PLAIN, **attributes}
+    columns = w.shape[0 if attributes["transB"] else 1]
     bias = graph.constants.get(node.input(2))
-    transposed = int(bool(attributes.pop("transB", 0)))
-    if w.ndim != 2 or any(attributes.get(name, value) != value for name, value in _PLAIN.items()):
-        return None
-    columns = w.shape[0 if transposed else 1]
-    if node.input(2) and (bias is None or bias.size != columns or bias.shape[-1:] != (columns,)):
-        return None
-    return node.become("FloatGemm", OWN, node.inputs, {"transB": transposed})
+    has_bias = bias is not None and bias.size == columns and bias.shape[-1:] == (columns,)
+    is_plain = all(attributes[name] == value for name, value in _PLAIN.items())
+    if is_plain and (has_bias or not node.input(2)):
+        attributes = {"transB": attributes["transB"]}
+    return node.become("FloatGemm", OWN, node.inputs, attributes)
 
 
 def _float_convolution(name: str = "y") -> Op:
@@ -42,8 +44,13 @@ def _float_convolution(name: str = "y") -> Op:
     return SingleUse("FloatConv", domain=OWN, name=name, fits=_has_no_end)
 
 
+def _is_open(graph: Graph, node: Node) -> bool:
+    """True for a product that no function ends, and that nothing else follows in its operator."""
+    return node.attributes.keys().isdisjoint(("activation", "beta"))
+
+
 def _has_no_end(graph: Graph, node: Node) -> bool:
-    return "activation" not in node.attributes and not node.input(_RESIDUAL[node.op])
+    return _is_open(graph, node) and not node.input(_RESIDUAL[node.op])
 
 
 _NORMALIZED = Op("BatchNormalization", _float_convolution(), *map(Constant, "abcd"))
@@ -132,10 +139,7 @@ _ENDS = tuple(
 )
 _SUMS = tuple(Op("Add", end, "other") for end in _ENDS)
 _OPEN = tuple(
-    SingleUse(
-        op, domain=OWN, name="y", fits=lambda graph, node: "activation" not in node.attributes
-    )
-    for op in ("FloatConv", "FloatGemm")
+    SingleUse(op, domain=OWN, name="y", fits=_is_open) for op in ("FloatConv", "FloatGemm")
 )
 
 
@@ -204,7 +208,7 @@ def fuse_float_silus(graph: Graph, product: Node, match: Match, avals: Avals) ->
     """Makes the product of a result and its sigmoid a part of the convolution or product."""
     end, share = graph.producers.get(match["y"]), match["share"]
     is_end = end is not None and end.domain == OWN and end.op in _RESIDUAL
-    if end is None or not is_end or "activation" in end.attributes:
+    if end is None or not is_end or not _is_open(graph, end):
         return None
     readers = [node.outputs[0] for node in graph.consumers[match["y"]]]
     if sorted(readers) != sorted([share, product.outputs[0]]) or match["y"] in graph.outputs:
