@@ -11,6 +11,8 @@ from jax.sharding import PartitionSpec
 from dmlax._core.dispatch import Lowering
 from dmlax._fused.attention.call import ATTENTION
 from dmlax._fused.concatenation.call import CONCATENATION
+from dmlax._fused.float_convolution.call import FLOAT_CONVOLUTION
+from dmlax._fused.float_convolution.plan import Geometry
 from dmlax._fused.layer_normalization.call import LAYER_NORMALIZATION
 from dmlax._fused.layer_normalization.plan import LayerNormalization
 from dmlax._fused.matmul_epilogue.call import MATMUL_ADD, MATMUL_LOOKUP
@@ -78,6 +80,22 @@ def normalization():
     return LAYER_NORMALIZATION, *made
 
 
+def convolution():
+    """Integers, whose sums are exact in any order."""
+    image = draw(26, np.int8, (IMAGES, 5, 5, DEPTH)).astype(np.float32)
+    filter = draw(27, np.int8, (WIDTH, DEPTH, 3, 3)).astype(np.float32)
+    residual = draw(28, np.int8, (IMAGES, 5, 5, WIDTH)).astype(np.float32)
+    made = FLOAT_CONVOLUTION.plan(
+        image,
+        filter,
+        bias=np.ones(WIDTH, np.float32),
+        residual=residual,
+        output_sizes=(5, 5),
+        geometry=Geometry((1, 1), ((1, 1), (1, 1)), (1, 1)),
+    )
+    return FLOAT_CONVOLUTION, *made
+
+
 CALLS = {
     "a sum with all of an addend": lambda: added((IMAGES, ROWS, COLUMNS), False),
     "a sum after an addend for all images": lambda: added((ROWS, COLUMNS), True),
@@ -97,6 +115,7 @@ CALLS = {
         *SOFTMAX.plan(heads(ROWS, WIDTH), 0.05, np.float32(1 / 256), 0),
     ),
     "a layer normalization": normalization,
+    "a float convolution": convolution,
     "a concatenation": lambda: (
         CONCATENATION,
         *CONCATENATION.plan([heads(ROWS, WIDTH), heads(2, WIDTH)], 2),
