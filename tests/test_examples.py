@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import re
 from pathlib import Path
 
 import jax
@@ -13,7 +14,7 @@ from support import DOCTEST, run_page
 
 pytestmark = pytest.mark.usefixtures("readers_jax")
 ROOT = Path(__file__).parent.parent
-
+PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
 
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
 PAGES += [f"docs/{name}.md" for name in ("choosing_size", "onnx", "saving", "x64")]
@@ -22,7 +23,7 @@ PAGES += [f"docs/migrating_from_{origin}.md" for origin in ("onnx", "directml")]
 PAGES += sorted(
     page.relative_to(ROOT).as_posix()
     for page in (ROOT / "docs/operators").glob("*.md")
-    if ">>> " in page.read_text()
+    if PROMPT.search(page.read_text())
 )
 
 
@@ -62,5 +63,5 @@ def test_docstrings_show_what_happens_where_jax_has_64_bit_types(module):
 
 def test_every_page_with_examples_is_run():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    shown = {page.relative_to(ROOT).as_posix() for page in pages if ">>> " in page.read_text()}
+    shown = {page.relative_to(ROOT).as_posix() for page in pages if PROMPT.search(page.read_text())}
     assert shown == {*PAGES, "docs/integrations.md"}  # tests/test_integrations.py
