@@ -112,3 +112,17 @@ def test_averages_of_bytes_are_summed_in_onnxruntimes_order(pixels, channels, dt
         np.testing.assert_array_equal(found, wanted)
     mapped = jax.vmap(lambda x: call.AVERAGE.call(*call.AVERAGE.plan(x, table)))(x)
     np.testing.assert_array_equal(mapped, wanted)
+
+
+@pytest.mark.parametrize(("pixels", "channels"), [(1, 1), (3, 16), (4, 17), (9, 5), (62, 40)])
+def test_averages_of_floats_have_the_bits_of_averages_of_bytes(pixels, channels):
+    table = _RANDOM.standard_normal(256).astype(np.float32)
+    x = _RANDOM.integers(0, 256, (3, pixels, channels)).astype(np.uint8)
+    plan, operands = call.AVERAGE.plan(table[x])
+    for implementation in ("native_cpu", "xla"):
+        found = call.AVERAGE.call(plan, operands, implementation)
+        np.testing.assert_array_equal(found, averages(x, table))
+    mapped = jax.vmap(lambda x: call.AVERAGE.call(*call.AVERAGE.plan(x)))(table[x])
+    np.testing.assert_array_equal(mapped, averages(x, table))
+    gradient = jax.grad(lambda x: call.AVERAGE.call(*call.AVERAGE.plan(x)).sum())(table[x])
+    np.testing.assert_allclose(gradient, np.full(x.shape, 1 / pixels), rtol=1e-6)

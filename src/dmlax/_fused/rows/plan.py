@@ -53,9 +53,14 @@ class AveragePlan(RowsPlan):
         return Aval(np.dtype(np.float32), (*self.input.shape[:-2], self.input.shape[-1]))
 
 
-def plan_average(x: ArrayLike, table: np.ndarray) -> tuple[AveragePlan, Rows]:
-    """Plans an average of pixels whose channels are last; the table is by ascending bytes."""
+def plan_average(x: ArrayLike, table: np.ndarray | None = None) -> tuple[AveragePlan, Rows]:
+    """Plans an average of pixels whose channels are last: float32, or bytes and their floats.
+
+    The table is by ascending bytes.
+    """
     x = jnp.asarray(x)
+    if table is None:
+        return AveragePlan(aval_of(x)), Rows(x)
     by_bits = np.roll(table, 128) if x.dtype == np.int8 else table
     return AveragePlan(aval_of(x)), Rows(x, jnp.asarray(by_bits))
 

@@ -47,7 +47,12 @@ def _apart(x: Array) -> Array:
 
 
 def average(operands: Rows) -> Array:
-    """Averages the entries of bytes over pixels, the axis before the last."""
+    """Averages floats, or the entries of bytes, over pixels, the axis before the last."""
+    if operands.scale is None:
+        of_floats: Array = sums.mean(operands.input, [operands.input.ndim - 2], sums.IN_ONE_PACKET)[
+            ..., 0, :
+        ]
+        return of_floats
     places = float_bits.bitcast(operands.input, jnp.uint8).astype(jnp.int32)
     terms = jnp.take(operands.scale, places, mode="clip")
     averages: Array = sums.mean(terms, [terms.ndim - 2], sums.IN_ONE_PACKET)[..., 0, :]

@@ -15,6 +15,7 @@ import dmlax
 from dmlax._core import ieee, sums
 from dmlax._core.arguments import is_static
 from dmlax._core.windows import dilated_size, output_size, tap_slices, taps
+from dmlax._fused.rows.call import AVERAGE
 from dmlax.onnx.operators.table import Tensor, operator
 from dmlax.onnx.operators.values import device_dtype, expect_memory
 from dmlax.onnx.operators.windows import PoolWindows
@@ -232,9 +233,12 @@ def _add_windows(x: Array, options: Mapping[str, Any]) -> Array:
 @operator("GlobalAveragePool", 1, 22)
 def global_average_pool(x: Array, *, channels_last: int = 0) -> Array:
     """Averages every channel of floats, in ONNX Runtime's order of sums."""
-    x = jnp.moveaxis(x, -1, 1) if channels_last else x
+    if channels_last:
+        pixels = x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1])
+        averages = AVERAGE.call(*AVERAGE.plan(pixels))
+        return averages.reshape(x.shape[0], *(1,) * (x.ndim - 2), x.shape[-1])
     mean: Array = sums.mean(x, range(2, x.ndim), sums.IN_ONE_PACKET)
-    return jnp.moveaxis(mean, 1, -1) if channels_last else mean
+    return mean
 
 
 @operator("GlobalMaxPool", 1, 22)

@@ -21,7 +21,7 @@ def run(plan: RowsPlan, operands: Rows) -> Array:
         return result
 
     if isinstance(plan, AveragePlan):
-        return kernel("average_bytes", x, scale)
+        return kernel("average_bytes", x, jnp.zeros(0, np.float32) if scale is None else scale)
     if scale is None:
         return kernel("softmax_rows", x)
     bias = jnp.zeros(0, np.float32) if bias is None else bias

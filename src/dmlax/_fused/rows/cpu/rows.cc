@@ -70,14 +70,16 @@ Outcome softmax(const Call<RowKernels>& call, const Inputs<1>& inputs, Output ou
   return {};
 }
 
-// vmap puts its axes before those of the input, whose last axes are pixels and channels.
+// vmap puts its axes before those of the input, whose last axes are pixels and channels. Floats have
+// an empty table.
 Outcome average(const Call<RowKernels>& call, const Inputs<2>& inputs, Output output) {
   const auto& [input, table] = inputs;
-  if (!is_byte(input) || !is_float32(table) || !is_float32(*output)) {
+  const bool is_float = is_float32(input);
+  if (!(is_float || is_byte(input)) || !is_float32(table) || !is_float32(*output)) {
     return "an element type is none of the operator's";
   }
   const Sizes sizes = output->dimensions(), of_input = input.dimensions();
-  if (sizes.size() < 1 || of_input.size() != sizes.size() + 1 || table.element_count() != 256 ||
+  if (sizes.size() < 1 || of_input.size() != sizes.size() + 1 || element_count(table) != (is_float ? 0 : 256) ||
       of_input.back() != sizes.back() ||
       !std::equal(sizes.begin(), sizes.end() - 1, of_input.begin())) {
     return "a size is wrong";
@@ -89,10 +91,16 @@ Outcome average(const Call<RowKernels>& call, const Inputs<2>& inputs, Output ou
   for_each_row(call.pool, element_count(*output) / channels * blocks, pixels * kAverages,
                [&](int64_t task) {
                  const int64_t image = task / blocks, first = task % blocks * kAverages;
-                 call.kernels.average(data_of<float>(table),
-                                      data_of<uint8_t>(input) + image * pixels * channels + first,
-                                      pixels, channels, std::min(channels - first, kAverages),
-                                      data_of<float>(*output) + image * channels + first);
+                 const int64_t at = image * pixels * channels + first;
+                 const int64_t width = std::min(channels - first, kAverages);
+                 float* to = data_of<float>(*output) + image * channels + first;
+                 if (is_float) {
+                   call.kernels.average_floats(data_of<float>(input) + at, pixels, channels, width,
+                                               to);
+                 } else {
+                   call.kernels.average(data_of<float>(table), data_of<uint8_t>(input) + at, pixels,
+                                        channels, width, to);
+                 }
                });
   return {};
 }

@@ -130,13 +130,11 @@ void softmax(const float* input, int64_t count, float* output) {
   for (int64_t i = 0; i < count; ++i) output[i] *= inverse;
 }
 
-void average(const float* table, const uint8_t* input, int64_t count, int64_t step, int64_t width,
-             float* output) {
+// Calls add(pixel, sums) for every pixel: four sums take turns.
+template <typename Add>
+inline void average_pixels(int64_t count, int64_t width, float* output, const Add& add) {
   constexpr int kTurns = 4;
   float sums[kTurns][kAverages] = {}, totals[kAverages] = {};
-  const auto add = [&](int64_t pixel, float* to) {
-    for (int64_t c = 0; c < width; ++c) to[c] += table[input[pixel * step + c]];
-  };
   const int64_t rest = count / kTurns * kTurns;
   for (int64_t pixel = 0; pixel < rest; ++pixel) add(pixel, sums[pixel % kTurns]);
   for (int64_t c = 0; c < width; ++c) {
@@ -146,9 +144,27 @@ void average(const float* table, const uint8_t* input, int64_t count, int64_t st
   for (int64_t c = 0; c < width; ++c) output[c] = totals[c] / static_cast<float>(count);
 }
 
+void average(const float* table, const uint8_t* input, int64_t count, int64_t step, int64_t width,
+             float* output) {
+  average_pixels(count, width, output, [&](int64_t pixel, float* to) {
+    for (int64_t c = 0; c < width; ++c) to[c] += table[input[pixel * step + c]];
+  });
+}
+
+void average_floats(const float* input, int64_t count, int64_t step, int64_t width, float* output) {
+  average_pixels(count, width, output, [&](int64_t pixel, float* to) {
+    const float* from = input + pixel * step;
+    if (width == kAverages) {
+      for (int64_t c = 0; c < kAverages; ++c) to[c] += from[c];
+    } else {
+      for (int64_t c = 0; c < width; ++c) to[c] += from[c];
+    }
+  });
+}
+
 }  // namespace
 
 template <>
-const RowKernels Table<RowKernels>::kernels = {normalize, softmax, average};
+const RowKernels Table<RowKernels>::kernels = {normalize, softmax, average, average_floats};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -23,6 +23,10 @@ struct RowKernels {
   // are `step` bytes apart. Four sums take turns, as in ONNX Runtime.
   void (*average)(const float* table, const uint8_t* input, int64_t count, int64_t step,
                   int64_t width, float* output);
+
+  // Averages kAverages channels of float pixels, or fewer; a pixel is `step` floats.
+  void (*average_floats)(const float* input, int64_t count, int64_t step, int64_t width,
+                         float* output);
 };
 
 }  // namespace dmlax
