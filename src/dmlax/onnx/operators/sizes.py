@@ -24,8 +24,7 @@ from dmlax.onnx.operators.values import (
 _least, _most = (np.frompyfunc(f, 2, 1) for f in (jax.core.min_dim, larger_size))
 
 
-@functools.partial(np.frompyfunc, nin=2, nout=1)
-def _equal(x: Any, y: Any) -> bool:
+def _are_equal(x: Any, y: Any) -> bool:
     """True for equal sizes; a size that may be a number is usually larger."""
     if x == y:
         return True
@@ -57,7 +56,7 @@ _PAIRS: dict[str, Callable[..., Any]] = {
     "Sum": np.add,
     "Min": _least,
     "Max": _most,
-    "Equal": _equal,
+    "Equal": np.frompyfunc(_are_equal, 2, 1),
     "Greater": np.greater,
     "GreaterOrEqual": np.greater_equal,
     "Less": np.less,
