@@ -83,6 +83,11 @@ class Builder:
         if kind == "pair":
             return self.node("Mul", x, self.node("Sigmoid", self.residual(x)))
         op, attributes = FUNCTIONS[int(self.rng.integers(len(FUNCTIONS)))]
+        if op == "Elu" and self.rng.random() < 0.5:  # as exporters spell a HardSwish
+            six = self.constant(6.0)
+            moved = self.node("Add", x, self.constant(3.0))
+            limited = self.node("Clip", moved, self.constant(0.0), six)
+            return self.node("Div", self.node("Mul", x, limited), six)
         if op == "Swish":
             return self.node("Mul", x, self.node("Sigmoid", x))
         limits = [self.constant(-0.5), self.constant(0.7)] if op == "Clip" else []

@@ -119,6 +119,7 @@ def wanted(drawn: Drawn) -> np.ndarray:
         "clip": np.clip(y, slope, offset),
         "hard_sigmoid": share,
         "hard_swish": y * share,
+        "shifted_swish": y * np.clip(y + slope, np.float32(0), offset) / offset,
         "sigmoid": sigmoid,
         "silu": y * sigmoid,
     }

@@ -18,7 +18,7 @@ from dmlax._core.axis_names import AxisNames, placed, whole
 from dmlax._core.partitions import partition_by_names
 from dmlax._core.plans import BasePlan
 
-ACTIVATIONS = ("none", "clip", "hard_sigmoid", "hard_swish", "sigmoid", "silu")
+ACTIVATIONS = ("none", "clip", "hard_sigmoid", "hard_swish", "sigmoid", "silu", "shifted_swish")
 """The functions that end an epilogue, in the order of the kernel's numbers."""
 _PANEL, _VECTOR = 64, 16  # columns of a panel; the last one has a multiple of a vector's
 _Array = TypeVar("_Array", Array, np.ndarray)
@@ -179,8 +179,8 @@ class Epilogue(NamedTuple):
 
     Attributes:
       activation: one of ACTIVATIONS.
-      low: the low end of a clip, or the slope of a hard sigmoid.
-      high: the high end of a clip, or the offset of a hard sigmoid.
+      low: the low end of a clip, the slope of a hard sigmoid, or the shift of a shifted swish.
+      high: the high end of a clip, the offset of a hard sigmoid, or the limit of a shifted swish.
       fuses: True if the product with the slope is not rounded.
     """
 

@@ -98,6 +98,10 @@ def activate(epilogue: Epilogue, y: Array) -> Array:
     name, low, high, fuses = epilogue
     if name == "clip":
         return jnp.minimum(jnp.maximum(y, np.float32(low)), np.float32(high))
+    if name == "shifted_swish":
+        limited = jnp.clip(ieee.add(y, np.float32(low)), 0, np.float32(high))
+        quotient: Array = ieee.divide(ieee.multiply(y, limited), jnp.full(y.shape, high, y.dtype))
+        return quotient
     if name in ("sigmoid", "silu"):
         share = jax.nn.sigmoid(y)
         return y * share if name == "silu" else share

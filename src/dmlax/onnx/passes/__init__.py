@@ -24,6 +24,7 @@ from dmlax.onnx.passes.float_products import (
     fuse_float_functions,
     fuse_float_silus,
     fuse_float_sums,
+    fuse_float_swishes,
     use_float_kernels,
 )
 from dmlax.onnx.passes.joined_products import join_products
@@ -77,6 +78,7 @@ PASSES_OF_SHAPES: tuple[Callable[[Graph, Avals], Graph], ...] = (
     fuse_float_sums,
     fuse_float_sums,
     fuse_float_silus,
+    fuse_float_swishes,
     fuse_float_functions,
     channels_last,
 )

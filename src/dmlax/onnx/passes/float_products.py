@@ -203,16 +203,37 @@ def _function(graph: Graph, node: Node) -> dict[str, object] | None:
     return {"activation": "clip", "low": limits[0], "high": limits[1]}
 
 
-@replaces(Op("Mul", "y", Op("Sigmoid", "y", name="share")))
+def _open_end(graph: Graph, y: str, *readers: str) -> Node | None:
+    """The product without a function whose result is read by these nodes alone, or None."""
+    end = graph.producers.get(y)
+    if end is None or end.domain != OWN or end.op not in _RESIDUAL or not _is_open(graph, end):
+        return None
+    found = [node.outputs[0] for node in graph.consumers[y]]
+    return end if sorted(found) == sorted(readers) and y not in graph.outputs else None
+
+
+@replaces(Op("Mul", "y", SingleUse("Sigmoid", "y", name="share")))
 def fuse_float_silus(graph: Graph, product: Node, match: Match, avals: Avals) -> Node | None:
     """Makes the product of a result and its sigmoid a part of the convolution or product."""
-    end, share = graph.producers.get(match["y"]), match["share"]
-    is_end = end is not None and end.domain == OWN and end.op in _RESIDUAL
-    if end is None or not is_end or not _is_open(graph, end):
-        return None
-    readers = [node.outputs[0] for node in graph.consumers[match["y"]]]
-    if sorted(readers) != sorted([share, product.outputs[0]]) or match["y"] in graph.outputs:
-        return None
-    if share not in graph.single_use_producers:
+    end = _open_end(graph, match["y"], match["share"], product.outputs[0])
+    if end is None:
         return None
     return product.become(end.op, OWN, end.inputs, {**end.attributes, "activation": "silu"})
+
+
+_NUMBER = {"fits": lambda array: array.size == 1 and array.ndim < 2}
+_SHIFTED = SingleUse("Add", "y", Constant("shift", **_NUMBER), name="shifted")
+_LIMITED = SingleUse("Clip", _SHIFTED, name="limited")
+_WEIGHTED = SingleUse("Mul", "y", _LIMITED, name="product")
+
+
+@replaces(Op("Div", _WEIGHTED, Constant("divisor", **_NUMBER)))
+def fuse_float_swishes(graph: Graph, quotient: Node, match: Match, avals: Avals) -> Node | None:
+    """Makes y * clip(y + shift, 0, limit) / limit a part of the convolution or product."""
+    end = _open_end(graph, match["y"], match["shifted"], match["product"])
+    clip = _function(graph, graph.producers[match["limited"]])
+    shift, divisor = (float(graph.constants[match[name]].item()) for name in ("shift", "divisor"))
+    if end is None or clip is None or (clip["low"], clip["high"]) != (0.0, divisor):
+        return None
+    function = {"activation": "shifted_swish", "low": shift, "high": divisor}
+    return quotient.become(end.op, OWN, end.inputs, {**end.attributes, **function})

@@ -90,6 +90,9 @@ inline Floats activate(const FloatEpilogue& e, Floats y) {
   if constexpr (activation == Activation::clip) return clip(y, all(e.low), all(e.high));
   if constexpr (activation == Activation::sigmoid) return times_sigmoid(all(1.0f), y);
   if constexpr (activation == Activation::silu) return times_sigmoid(y, y);
+  if constexpr (activation == Activation::shifted_swish) {
+    return y * clip(y + e.low, Floats{}, all(e.high)) / e.high;
+  }
   if constexpr (activation == Activation::hard_sigmoid || activation == Activation::hard_swish) {
     const Floats line = e.fuses ? fused<Simd>(y, all(e.low), all(e.high)) : y * e.low + e.high;
     const Floats share = clip(line, Floats{}, all(1.0f));

@@ -12,7 +12,7 @@ constexpr int64_t kFloatPanel = 64;   // columns of a panel
 constexpr int64_t kFloatVector = 16;  // the last panel has a multiple of this number of columns
 
 // The functions that end an epilogue. The numbers are those of `ACTIVATIONS` in plan.py.
-enum class Activation : int64_t { none, clip, hard_sigmoid, hard_swish, sigmoid, silu, count };
+enum class Activation : int64_t { none, clip, hard_sigmoid, hard_swish, sigmoid, silu, shifted_swish, count };
 
 // Output = activation(sum * factor + bias + residual), rounded after every operation.
 struct FloatEpilogue {
@@ -20,7 +20,7 @@ struct FloatEpilogue {
   const float* bias;      // an addend for every column, or null
   const float* residual;  // an addend for every output, or null
   Activation activation;
-  float low, high;  // a clip's limits, or a hard sigmoid's slope and offset
+  float low, high;  // a clip's limits; a hard sigmoid's slope and offset; a shift and limit
   bool fuses;       // the slope's product is not rounded
 };
 
