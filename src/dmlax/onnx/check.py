@@ -45,7 +45,9 @@ class Assumptions(NamedTuple):
     A call knows its sizes, and an exported program checks them.
     """
 
-    facts: frozenset[str] = frozenset()  # comparisons, as JAX's constraints are written
+    # Comparisons, as JAX's constraints are written. The newest is the first: JAX replaces a size by
+    # an equal one in the constraints that follow, not in those before.
+    facts: tuple[str, ...] = ()
     multiples: frozenset[str] = frozenset()  # the names of sizes that are multiples of 32
 
 
@@ -71,7 +73,7 @@ def check(
     """
     first, plain, trace = None, assumed, functools.partial(_trace, graph, params, options)
     while (watch := trace(inputs(assumed))).failures:
-        known = assumed.facts | watch.facts()
+        known = (*sorted(watch.facts().difference(assumed.facts)), *assumed.facts)
         longest = max((len(with_short_names(fact)) for fact in known), default=0)
         is_costly = len(known) > _MOST_FACTS or longest > _LONGEST_FACT
         more = assumed._replace(facts=known)
@@ -86,7 +88,7 @@ def check(
                 raise _one_error(graph, first, plain)
             assumed = fitting
             continue
-        assumed = Assumptions(frozenset(), multiples)
+        assumed = Assumptions((), multiples)
     return _with_avals(graph, watch.avals), assumed
 
 
@@ -281,7 +283,7 @@ def _fit(
     assumed: Assumptions,
 ) -> Assumptions | None:
     """The assumptions and the equality of sizes with which a node is computed, if there are any."""
-    candidates = (assumed._replace(facts=assumed.facts | {fact}) for fact in failure.equalities)
+    candidates = (assumed._replace(facts=(fact, *assumed.facts)) for fact in failure.equalities)
     possible = (x for x in candidates if _can_hold(inputs, x))
     return next((x for x in possible if failure.node not in trace(inputs(x)).failures), None)
 

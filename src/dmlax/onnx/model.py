@@ -845,7 +845,7 @@ def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:
 
 def _structs(inputs: Mapping[str, TensorType], assumed: Assumptions) -> Structs:
     """The inputs as JAX's structs, whose dynamic sizes share one scope and its constraints."""
-    scope = jax.export.SymbolicScope(sorted(assumed.facts))
+    scope = jax.export.SymbolicScope(assumed.facts)
     structs = {}
     for name, x in inputs.items():
         sizes = (f"{MULTIPLE}*{size}" if size in assumed.multiples else size for size in x.shape)

@@ -385,3 +385,72 @@ def test_nodes_that_need_other_sizes_than_are_assumed_name_the_input():
     proto, x = file.model(z), {"x": normal(2, 1)}
     found = dmlax.onnx.load(proto, input_shapes={"x": ["n", 1]})(x)[z]
     np.testing.assert_array_equal(found, peer.run(peer.start(proto, optimised=False), x)[z])
+
+
+def same_windows(op, x, *operands, kernel, stride, lower=False, **attributes):
+    """A row of OPEN: windows whose padding depends on the size of the image."""
+    pad = "SAME_LOWER" if lower else "SAME_UPPER"
+    sizes = {"auto_pad": pad, "kernel_shape": kernel, "strides": stride}
+    return op, x, operands, sizes | attributes
+
+
+BYTES = np.random.default_rng(8).integers(0, 256, (2, 4, 7, 10)).astype(np.uint8)
+PIXELS = (np.float32(0.03), np.uint8(100))
+TAPS = BYTES[..., :3, :2].reshape(4, 2, 3, 2)
+VOXELS = BYTES.reshape(2, 4, 7, 5, 2)
+OPEN = {  # an operator, its input, constants, attributes
+    "group": ("Conv", normal(2, 4, 7, 9), [normal(6, 2, 3, 3)], {"group": 2}),
+    "depthwise": ("Conv", normal(2, 4, 9), [normal(4, 1, 3), normal(4)], {"group": 4}),
+    "same": same_windows(
+        "Conv", normal(2, 4, 7, 10), normal(6, 4, 5, 3), kernel=[5, 3], stride=[2, 3]
+    ),
+    "same lower": same_windows(
+        "Conv", normal(2, 4, 7), normal(6, 2, 4), kernel=[4], stride=[3], lower=True, group=2
+    ),
+    "leaves pixels out": same_windows(
+        "Conv", normal(2, 4, 7, 10), normal(6, 4, 1, 2), kernel=[1, 2], stride=[2, 3], lower=True
+    ),
+    "ConvInteger": same_windows(
+        "ConvInteger", BYTES, TAPS, np.uint8(9), kernel=[3, 2], stride=[2, 3], group=2
+    ),
+    "ConvInteger of volumes": same_windows(
+        *("ConvInteger", VOXELS, VOXELS[..., :3, :3, :1], np.uint8(9)),
+        kernel=[3, 3, 1],
+        stride=[2, 2, 2],
+    ),
+    "QLinearConv": same_windows(
+        *("QLinearConv", BYTES, *PIXELS, TAPS, np.float32(0.02), np.uint8(120)),
+        *(np.float32(2), np.uint8(99)),
+        kernel=[3, 2],
+        stride=[2, 3],
+        group=2,
+        lower=True,
+    ),
+    "ConvTranspose": ("ConvTranspose", normal(2, 4, 7), [normal(4, 3, 2)], {"group": 2}),
+    "MatMul": ("MatMul", normal(2, 1, 3, 5), [normal(1, 1, 5, 4)], {}),
+    "MatMul by a vector": ("MatMul", normal(2, 1, 3, 5), [normal(5)], {}),
+    "MatMulInteger": ("MatMulInteger", BYTES, [BYTES[0, 0].T], {}),
+    "QLinearMatMul": (
+        *("QLinearMatMul", BYTES, [*PIXELS, BYTES[0, 0].T, *PIXELS, np.float32(9), np.uint8(99)]),
+        {},
+    ),
+    "Expand": ("Expand", normal(3, 4), [np.int64([2, 3, 4])], {}),
+    "GatherElements": ("GatherElements", normal(3, 4), [np.int64([[3, 0]])], {"axis": 1}),
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_the_constants_of_a_node_say_which_sizes_an_open_input_has(case):
+    op, x, constants, attributes = OPEN[case]
+    file = File(x=(helper.np_dtype_to_tensor_dtype(x.dtype), [None] * x.ndim))
+    check(file, [file(op, "x", *constants, **attributes)], {"x": x}, {"x": x[:1]}, rtol=2e-5)
+
+
+def test_a_chain_of_equal_sizes():
+    """The lengths and the state of an LSTM have its batch, each under another name."""
+    shapes = {"x": (FLOAT, [None] * 3), "n": (TensorProto.INT32, [None]), "h": (FLOAT, [None] * 3)}
+    file = File(**shapes)
+    weights = [normal(1, 12, 2), normal(1, 12, 3), normal(1, 24)]
+    y = file("LSTM", "x", *weights, "n", "h", hidden_size=3)
+    call = {"x": normal(5, 4, 2), "n": np.int32([1, 5, 3, 2]), "h": normal(1, 4, 3)}
+    check(file, [y], call, rtol=2e-5)

@@ -16,8 +16,8 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import OWN
 from dmlax.onnx.operators.floats import align, multiply_in_order
 from dmlax.onnx.operators.table import Tensor, operator
-from dmlax.onnx.operators.values import by_channel, to_device
-from dmlax.onnx.operators.windows import ConvolutionLayout, Windows
+from dmlax.onnx.operators.values import by_channel, expect_equal_sizes, to_device
+from dmlax.onnx.operators.windows import ConvolutionLayout, Windows, image_layout
 
 _HARD = ("hard_sigmoid", "hard_swish")
 
@@ -89,6 +89,8 @@ def fused_product(
     """
     x = x.T if transA else x
     depth, columns = w.shape[::-1] if transB else w.shape
+    for size in x.shape[-1:]:
+        expect_equal_sizes(size, depth)
     if beta is not None:
         product = alpha * fused_product(
             x, w, transB=transB, epilogue=epilogue, arithmetic=arithmetic
@@ -135,6 +137,9 @@ def _convolve(
     """Convolves images whose input and output are channels last or first."""
     input_last, output_last = layouts
     places = (0, x.ndim - 1, *range(1, x.ndim - 1)) if input_last else range(x.ndim)
+    layout = image_layout(x.ndim, input_last)
+    windows.expect_channels(x, layout, w.shape[1])
+    x, windows = windows.pad(x, layout, w.shape[2:])
     image = jax.ShapeDtypeStruct([x.shape[place] for place in places], x.dtype)
     geometry, sizes = _windows(image, w, windows)
     made = FLOAT_CONVOLUTION.plan(

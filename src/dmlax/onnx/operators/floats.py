@@ -32,6 +32,7 @@ from dmlax.onnx.operators.values import (
     device_dtype,
     expect_broadcast,
     expect_memory,
+    expect_product,
     has_x64,
     is_known,
     to_device,
@@ -49,7 +50,7 @@ def align(a: Tensor, b: Tensor) -> tuple[Array, Array]:
     Raises:
       UndecidedSizes: symbolic sizes may not broadcast.
     """
-    expect_broadcast(a, b)
+    expect_broadcast(a.shape, b.shape)
     rank = max(a.ndim, b.ndim)
     return expand_rank(to_device(a), rank, scalars=True), expand_rank(
         to_device(b), rank, scalars=True
@@ -232,7 +233,7 @@ operator("Max", 8, 12, 13)(maximum)
 @operator("Where", 9, 16)
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Chooses elements."""
-    expect_broadcast(condition, x, y)
+    expect_broadcast(condition.shape, x.shape, y.shape)
     chosen, one, other = jnp.broadcast_arrays(*map(to_device, (condition, x, y)))
     return jnp.where(chosen, one, other)
 
@@ -252,6 +253,7 @@ def cast(x: Tensor, *, to: int, saturate: int = 1) -> Any:
 @operator("MatMul", 1, 9, 13)
 def matrix_product(a: Array, b: Array) -> Array:
     """Multiplies matrices, in float32 throughout."""
+    expect_product(a, b)
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
@@ -293,6 +295,7 @@ def ordered_gemm(a: Array, b: Array, c: Array | None = None, *, factors: GemmFac
 
 def multiply_in_order(a: Array, b: Array, start: Array | None = None) -> Array:
     """A sum of products of parts of the depth; XLA on a CPU adds up a part element by element."""
+    expect_product(a, b)
     depth, width = b.shape[-2:]
     size, columns = _BLOCK, _BLOCK
     while isinstance(width, int) and columns > _FEWEST and columns // 2 >= width:

@@ -18,6 +18,7 @@ from dmlax.onnx.operators.values import (
     FloatSizes,
     device_dtype,
     expect_at_least,
+    expect_broadcast,
     expect_equal_sizes,
     expect_memory,
     integers,
@@ -269,6 +270,7 @@ def expand(x: Tensor, shape: Known) -> Tensor:
     wanted, sizes = ([1] * (rank - len(x)) + x for x in (wanted, sizes))
     pairs = zip(sizes, wanted, strict=True)
     sizes = [size if _is_number(new, 1) else new for size, new in pairs]
+    expect_broadcast(x.shape, sizes)
     return jnp.broadcast_to(to_device(x), sizes)
 
 

@@ -18,7 +18,7 @@ from dmlax._fused.rows.call import AVERAGE
 from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.table import Output, Parameter, Quantized, Tensor, ZeroOptional, operator
-from dmlax.onnx.operators.values import DTYPES, NARROW, convert, is_float8, is_known
+from dmlax.onnx.operators.values import DTYPES, NARROW, convert, expect_product, is_float8, is_known
 from dmlax.onnx.operators.windows import ConvolutionLayout, PoolWindows, Windows, image_layout
 
 _FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
@@ -246,8 +246,8 @@ def _convolution(
         ),
         output=y,
     )
-    tensors = (layout.arrange_input(x.values, w.values), w.values)
-    return tensors, parameters | windows.of_convolution(x.values, w.values, layout)
+    image, options = windows.of_convolution(x.values, w.values, x.zero_point, layout)
+    return (layout.arrange_input(image, w.values), w.values), parameters | options
 
 
 def _filter_zero_point(w: Tensor, zero_point: Tensor | None) -> Tensor | None:
@@ -289,7 +289,7 @@ def integer_convolution(
         "input_zero_point": _input_zero_point(x, x_zero_point),
         "filter_zero_point": _filter_zero_point(w, w_zero_point),
     }
-    options = windows.of_convolution(x, w, ConvolutionLayout())
+    x, options = windows.of_convolution(x, w, x_zero_point, ConvolutionLayout())
     return dmlax.convolution_integer(x, w, **zero_points, **options)
 
 
@@ -302,6 +302,9 @@ def _fold_depth(
       The planes, their filter, its windows, and a function that makes volumes of the result.
     """
     fill = np.zeros((), x.dtype) if zero_point is None else zero_point.reshape(())
+    layout = image_layout(5, False)
+    windows.expect_channels(x, layout, w.shape[1])
+    x, windows = windows.pad(x, layout, w.shape[2:], zero_point)
     start, end = windows.padding(list(x.shape[2:]), w.shape[2:])
     depth = [(0, 0, 0), (0, 0, 0), (start[0], end[0], 0), (0, 0, 0), (0, 0, 0)]
     padded = lax.pad(jnp.asarray(x), jnp.asarray(fill), depth)
@@ -343,6 +346,7 @@ def multiply_matrices(
         b=b._replace(zero_point=_matrix_zero_point(b.values, b.zero_point)),
         output=Output(_row(y.scale), _rows(y.zero_point)),
     )
+    expect_product(a.values, b.values)
     return multiply(a.values, b.values, arithmetic=arithmetic, **parameters)
 
 
@@ -369,6 +373,7 @@ def integer_matrix_product(
 ) -> Array:
     """Multiplies matrices into int32."""
     zero_point = _matrix_zero_point(b, b_zero_point)
+    expect_product(a, b)
     return dmlax.matrix_multiply_integer(
         a, b, a_zero_point=_rows(a_zero_point), b_zero_point=zero_point
     )
@@ -393,6 +398,7 @@ def integer_matrix_product_to_float(
     """
     right = Output(b_scale, _matrix_zero_point(b, b_zero_point))
     parameters = parameters_of(a=Output(a_scale, a_zero_point), b=right)
+    expect_product(a, b)
     return dmlax.matrix_multiply_integer_to_float(a, b, bias, arithmetic=arithmetic, **parameters)
 
 
@@ -448,6 +454,7 @@ def multiply_gemm(
     is_prepared = isinstance(b.values, dmlax.PreparedMatrix)
     left = a.values.T if factors.transA else a.values
     right = b.values.T if factors.transB and not is_prepared else b.values
+    expect_product(left, right)
     b = b._replace(zero_point=_matrix_zero_point(b.values, b.zero_point))
     if factors.alpha != 1.0:
         a = a._replace(scale=tables.multiply(a.scale, np.float32(factors.alpha), arithmetic))

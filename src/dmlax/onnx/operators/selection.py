@@ -14,7 +14,15 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.nonzero import OUTSIDE, Counted, expect_size
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
-from dmlax.onnx.operators.values import DTYPES, device_dtype, integers, is_known, is_size, to_device
+from dmlax.onnx.operators.values import (
+    DTYPES,
+    device_dtype,
+    expect_equal_sizes,
+    integers,
+    is_known,
+    is_size,
+    to_device,
+)
 
 
 def _order_key(x: Array, largest: int | bool) -> Array:
@@ -87,6 +95,9 @@ def _sub_shape(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     if len(x.shape) != len(indices.shape):
         raise ModelError(f"its indices have rank {len(indices.shape)}, expected {len(x.shape)}")
     along = axis % len(x.shape)
+    for i, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if i != along:
+            expect_equal_sizes(size, count)
     parts = (slice(None) if i == along else slice(size) for i, size in enumerate(indices.shape))
     return x[tuple(parts)]
 

@@ -18,7 +18,13 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.moves import pad
 from dmlax.onnx.operators.resize import cubic_weights
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
-from dmlax.onnx.operators.values import by_channel, expect_memory, integers, to_device
+from dmlax.onnx.operators.values import (
+    by_channel,
+    expect_equal_sizes,
+    expect_memory,
+    integers,
+    to_device,
+)
 from dmlax.onnx.operators.windows import Windows
 
 _SAME = ("SAME_UPPER", "SAME_LOWER")
@@ -40,6 +46,7 @@ def transposed_convolution(
     if x.ndim < 3 or w.ndim != x.ndim:
         raise ModelError(f"its inputs have the ranks {x.ndim} and {w.ndim}, expected one of 3 to 5")
     count, ones = x.ndim - 2, (1,) * (x.ndim - 2)
+    expect_equal_sizes(x.shape[1], w.shape[0])
     if w.shape[0] != x.shape[1] or w.shape[0] % group:
         raise ModelError(f"its filter has {w.shape[0]} channels, expected {x.shape[1]}, by group")
     auto_pad, pads = windows.auto_pad, windows.pads

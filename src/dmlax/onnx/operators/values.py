@@ -232,16 +232,27 @@ def is_size(value: object) -> bool:
     return isinstance(value, int | np.integer)
 
 
-def expect_broadcast(*tensors: Tensor) -> None:
-    """Refuses tensors whose symbolic sizes may not broadcast.
+def expect_broadcast(*shapes: Sequence[int]) -> None:
+    """Refuses shapes whose symbolic sizes may not broadcast.
 
     Raises:
       UndecidedSizes: two sizes of an axis may differ, and none of them is 1.
     """
-    for sizes in itertools.zip_longest(*(reversed(x.shape) for x in tensors), fillvalue=1):
+    for sizes in itertools.zip_longest(*map(reversed, shapes), fillvalue=1):
         wider = [size for size in sizes if not (is_size(size) and size == 1)]
         for size in wider[1:]:
             expect_equal_sizes(size, wider[0])
+
+
+def expect_product(a: Tensor, b: Tensor) -> None:
+    """Refuses matrices whose symbolic sizes may not fit.
+
+    Raises:
+      UndecidedSizes: the columns of a may not be the rows of b, or the batches not broadcast.
+    """
+    for columns, rows in zip(a.shape[-1:], b.shape[-2:], strict=False):
+        expect_equal_sizes(columns, rows)
+    expect_broadcast(a.shape[:-2], b.shape[:-2])
 
 
 def larger_size(one: int, other: int) -> int:

@@ -1,18 +1,21 @@
 """ONNX's attributes of windows, and dmlax's options for them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array, lax
 
 import dmlax
 from dmlax._core.windows import dilated_size, output_size, same_padding
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Tensor
-from dmlax.onnx.operators.values import is_size
+from dmlax.onnx.operators.values import expect_equal_sizes, is_size, larger_size, to_device
 
 _Sizes = tuple[int, ...]
+_Tensor = TypeVar("_Tensor", bound=Tensor)
 _SPATIAL = {3: "W", 4: "HW", 5: "DHW"}
 
 
@@ -59,14 +62,42 @@ class Windows(NamedTuple):
     pads: _Sizes | None = None
     strides: _Sizes | None = None
 
-    def of_convolution(self, x: Tensor, w: Tensor, layout: ConvolutionLayout) -> dict[str, Any]:
-        """The options of a convolution."""
+    def of_convolution(
+        self, x: Tensor, w: Tensor, zero_point: Tensor | None, layout: ConvolutionLayout
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """The input of a convolution, with its padding if that is symbolic, and the options."""
         rank = len(x.shape)
         _expect_rank(rank, (3, 4))
-        options = self._options() | {"group_count": self.group}
-        if not isinstance(w, dmlax.PreparedFilter):  # a prepared filter holds its layout
+        options: dict[str, Any] = {"group_count": self.group}
+        input, filter, _ = layout.dimension_numbers(rank)
+        if isinstance(w, dmlax.PreparedFilter):  # it holds its layout
+            filter = w.layout
+        else:
             options["dimension_numbers"] = layout.dimension_numbers(rank)
-        return options
+        sizes = dict(zip(filter, w.shape, strict=True)) if len(w.shape) == rank else {}
+        self.expect_channels(x, input, sizes.get("I", 0))
+        kernel = tuple(sizes.get(axis, 1) for axis in _SPATIAL[rank])
+        x, windows = self.pad(x, input, kernel, zero_point)
+        return x, options | windows._options()
+
+    def expect_channels(self, x: Tensor | jax.ShapeDtypeStruct, layout: str, count: int) -> None:
+        """Refuses a symbolic number of channels that a filter of so many may not fit."""
+        expect_equal_sizes(x.shape[layout.index("C")], count * self.group)
+
+    def pad(
+        self, x: _Tensor, layout: str, kernel: _Sizes, fill: Tensor | None = None
+    ) -> tuple[_Tensor | Array, "Windows"]:
+        """Pads by the symbolic pixels that "SAME" adds; returns windows without them, too."""
+        axes = [axis for axis, name in enumerate(layout) if name not in "NC"]
+        start, end = self.padding([x.shape[axis] for axis in axes], kernel)
+        if all(map(is_size, (*start, *end))):
+            return x, self
+        pairs = dict(zip(axes, zip(start, end, strict=True), strict=True))
+        value = jnp.zeros((), x.dtype) if fill is None else to_device(fill).reshape(())
+        padding = [(*pairs.get(axis, (0, 0)), 0) for axis in range(len(layout))]
+        return lax.pad(to_device(x), value.astype(x.dtype), padding), self._replace(
+            auto_pad="VALID"
+        )
 
     def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"strides": self.strides, "dilations": self.dilations}
@@ -83,14 +114,9 @@ class Windows(NamedTuple):
         """The start and the end padding of every axis."""
         count = len(kernel)
         if self.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-            totals = [
-                max(same_padding(size, span, stride), 0)
-                for size, span, stride in zip(sizes, *self.steps(kernel), strict=True)
-            ]
-            halves = tuple((t // 2, t - t // 2) for t in totals)
-            if self.auto_pad == "SAME_LOWER":
-                halves = tuple((b, a) for a, b in halves)
-            return tuple(a for a, _ in halves), tuple(b for _, b in halves)
+            axes = zip(sizes, *self.steps(kernel), strict=True)
+            pairs = [_same(*axis, self.auto_pad == "SAME_LOWER") for axis in axes]
+            return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
         if self.auto_pad == "VALID" or self.pads is None:
             return (0,) * count, (0,) * count
         return self.pads[:count], self.pads[count:]
@@ -152,6 +178,22 @@ class PoolWindows(NamedTuple):
                 windows -= 1
             paddings.append(max((windows - 1) * stride + span - size - a, 0))
         return tuple(paddings)
+
+
+def _same(size: int, span: int, stride: int, is_lower: bool) -> tuple[int, int]:
+    """The pixels at the start and at the end that "SAME" adds.
+
+    A symbolic end is below 0 where windows leave pixels out, so that JAX sees how many there are.
+    """
+    total = same_padding(size, span, stride)
+    if is_size(total):
+        added = total = max(total, 0)
+    elif span == 1:
+        added = 0
+    else:
+        added = total if span >= stride else larger_size(total, 0)
+    start = added - added // 2 if is_lower else added // 2
+    return start, total - start
 
 
 def _expect_rank(rank: int, known: tuple[int, ...]) -> None:
