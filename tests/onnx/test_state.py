@@ -123,6 +123,17 @@ def test_one_program_loops_over_a_ragged_batch(form: str) -> None:
     assert state.lengths.tolist() == [n + 11 for n in lengths]
 
 
+@pytest.mark.parametrize("form", ["window", "4 bits"])
+def test_a_state_in_jaxs_strict_modes_with_64_bit_types(form: str) -> None:
+    tokens, _ = greedy(form, prompt_of(8), 12)
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
+        model = dmlax.onnx.load(file_of(form))
+        outputs, state = model.prefill(model.init_state(1, 32), np.array([prompt_of(8)]))
+        first = outputs["scores"][:, -1].argmax(-1).astype(np.int32)
+        _, others = jax.jit(loop(model, 6))(model.params, state, first)
+    assert [*first.tolist(), *others[0].tolist()] == tokens[:7]
+
+
 def test_a_loop_ends_at_a_token() -> None:
     model, (tokens, _) = model_of("float"), greedy("float", prompt_of(8), 12)
     end = tokens[-1]

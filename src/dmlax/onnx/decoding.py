@@ -263,9 +263,11 @@ class Slots:
         """The masks, positions and lengths of a step."""
         ends = state.lengths + counts
         places = state.lengths[:, None] + jnp.arange(length, dtype=np.int32)
-        mask = jnp.arange(state.capacity) < ends[:, None]
+        mask = jnp.arange(state.capacity, dtype=np.int32) < ends[:, None]
         if self.grows:
-            keys = jnp.arange(-state.capacity, length)  # relative to the first new one
+            keys = jnp.arange(
+                -state.capacity, length, dtype=np.int32
+            )  # relative to the first new one
             mask = (keys >= -state.lengths[:, None]) & (keys < counts[:, None])
         values = {
             "last": ends - 1,

@@ -403,7 +403,10 @@ class Model:
         """
         slots = self._slots
         slots.expect_state(state)
-        named = self._name_step((inputs,), {})
+        named = {
+            name: _widened(x, self._file.inputs[name])
+            for name, x in self._name_step((inputs,), {}).items()
+        }
         self._expect_batch(state, named)
         rows, valid = _rows(named), jnp.zeros(state.lengths.shape, np.int32)
         valid = valid + (rows if counts is None else jnp.asarray(counts).astype(np.int32))
@@ -743,6 +746,13 @@ def _array_of(value: Param | np.ndarray) -> Array:
         return value.unpack()
     array: Array = wide.output(value)
     return array
+
+
+def _widened(x: Any, wanted: TensorType) -> Any:
+    """Integers in the input's dtype, if it is wider: loops have tokens of 32 bits."""
+    dtype = device_dtype(wanted.dtype)
+    is_wider = dtype.kind in "iu" and np.dtype(x.dtype).kind in "iu" and np.can_cast(x.dtype, dtype)
+    return x.astype(dtype) if is_wider else x
 
 
 def _rows(named: Any) -> int:

@@ -42,6 +42,11 @@ _BLOCK = 256  # keys that a step of the attention reads
 _Read = Callable[[Array], Array]
 
 
+def _count(size: int) -> Array:
+    """The integers from 0 to a size, in the dtype of lengths."""
+    return jnp.arange(size, dtype=np.int32)
+
+
 def write(cache: Array, rows: Array, starts: Array, axis: int = 2) -> Array:
     """Writes rows at a place of every sequence, in place if the caller donates the cache.
 
@@ -61,7 +66,7 @@ def write(cache: Array, rows: Array, starts: Array, axis: int = 2) -> Array:
 
 def grow(cache: Array, rows: Array, starts: Array, size: int) -> Array:
     """A cache of another size, whose rows from `starts` on are new; sizes may be symbolic."""
-    index = jnp.arange(size) - starts[:, None]
+    index = _count(size) - starts[:, None]
     if rows.shape[2] == 0:
         index = jnp.full_like(index, -1)
         rows = jnp.zeros((*rows.shape[:2], 1, rows.shape[3]), rows.dtype)
@@ -139,7 +144,7 @@ def attend_in_blocks(
             read(lax.dynamic_slice_in_dim(x, start, block, 2)).astype(np.float32)
             for read, x in zip(reads, caches, strict=True)
         )
-        keys = start + jnp.arange(block)
+        keys = start + _count(block)
         scores = jnp.einsum("bgnsh,bgth->bgnst", rows, k, precision=lax.Precision.HIGHEST)
         scores = scores * np.float32(scale)
         scores = softcap * jnp.tanh(scores / softcap) if softcap else scores
@@ -306,13 +311,13 @@ def group_query_attention(
     counts = jnp.minimum(ends, length) if query_counts is None else query_counts.reshape((-1,))
     counts = counts.astype(np.int32)
     starts = ends - counts if k.shape[2] != 0 else ends - length
-    places = starts[:, None] + jnp.arange(length, dtype=np.int32)
+    places = starts[:, None] + _count(length)
     if do_rotary:
         if cosines is None or sines is None:
             raise UnsupportedError("its cos_cache or sin_cache is absent")
-        at = places if positions is None else positions
+        at = places if positions is None else positions.astype(np.int32)
         if positions is not None and query_counts is None:  # a prompt has the first position alone
-            first = positions[:1, :1] + jnp.arange(length)
+            first = at[:1, :1] + _count(length)
             at = jnp.where(jnp.asarray(total) == length, first, at)
         tables = [jnp.take(x, at, axis=0, mode="clip") for x in (cosines, sines)]
         q, k = (rotate(x, tables, rotary_interleaved) for x in (q, k))
@@ -384,7 +389,7 @@ class _Step(NamedTuple):
                 grow(x, y, self.starts, size) for x, y in zip(self.past, self.new, strict=True)
             ]
         if bias is not None:  # the bias has `total` keys
-            bias = jnp.take(bias, jnp.clip(jnp.arange(size), 0, bias.shape[3] - 1), axis=3)
+            bias = jnp.take(bias, jnp.clip(_count(size), 0, bias.shape[3] - 1), axis=3)
         is_valid = (self.ends >= 1) & (self.ends <= size) & (self.starts >= 0)
         if is_padded:
             is_valid = is_valid & (self.starts + new <= size) & (self.ends - self.starts <= length)
@@ -409,7 +414,7 @@ class _Step(NamedTuple):
             return ends - dropped * jnp.maximum(-(-(ends - jnp.asarray(capacity)) // dropped), 0)
 
         held, kept = resident(self.starts)[:, None], resident(self.ends)[:, None]
-        rows, length = jnp.arange(capacity), jnp.arange(new.shape[2])
+        rows, length = _count(capacity), _count(new.shape[2])
         starts, ends = self.starts[:, None], self.ends[:, None]
         old_places = jnp.where(rows < held, starts - held + rows, np.int32(np.iinfo(np.int32).max))
         places = jnp.concatenate([old_places, starts + length], axis=1)
@@ -451,7 +456,7 @@ class _Step(NamedTuple):
             options["scale"] = self.heads.scale or 1 / math.sqrt(self.q.shape[-1])
             return attend_in_blocks(self.q, pair, self.reads, reach, bias, **options), None  # type: ignore[arg-type]
         k, v = (read(x) for read, x in zip(self.reads, caches, strict=True))
-        allowed = reach.allowed(jnp.arange(capacity)[None])
+        allowed = reach.allowed(_count(capacity)[None])
         attended = attend(self.q, k, v, bias, allowed, **options)  # type: ignore[arg-type]
         scores = None
         if has_scores:
@@ -493,7 +498,7 @@ class Shared(NamedTuple):
         bias = heads.bias(mask, attention_bias, batch, total)
         if bias is not None:
             bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, capacity - bias.shape[3])])
-        places = starts[:, None] + jnp.arange(length, dtype=np.int32)
+        places = starts[:, None] + _count(length)
         reach = Reach(places, starts + length, heads.unidirectional)
         k, v = (self._of_beams(x, starts) if length == 1 else x for x in present)
         is_valid = (start >= 0) & (start < capacity) & (start + length <= capacity)
@@ -502,7 +507,7 @@ class Shared(NamedTuple):
             reads = ((lambda x: x), (lambda x: x))
             y, scores = attend_in_blocks(q, (k, v), reads, reach, bias, scale=scale), None
         else:
-            allowed = reach.allowed(jnp.arange(capacity)[None])
+            allowed = reach.allowed(_count(capacity)[None])
             attended = attend(q, k, v, bias, allowed, scale=heads.scale)
             y, scores = attended.result, attended.biased[..., :total] if known else None
         y = jnp.where(is_valid, y, jnp.asarray(np.nan, y.dtype))
@@ -513,10 +518,10 @@ class Shared(NamedTuple):
         if self.indirection is None:
             return x
         beams = self.indirection.shape[1]
-        owner = jnp.arange(x.shape[0])[:, None] // beams * beams
+        owner = _count(x.shape[0])[:, None] // beams * beams
         rows = owner + self.indirection.reshape((x.shape[0], -1))[:, : x.shape[2]]
-        places = jnp.arange(x.shape[2])
-        taken = x[rows[:, None, :], jnp.arange(x.shape[1])[:, None], places]
+        places = _count(x.shape[2])
+        taken = x[rows[:, None, :], _count(x.shape[1])[:, None], places]
         return jnp.where((places < starts[:, None])[:, None, :, None], taken, x)
 
 
@@ -614,10 +619,10 @@ def scatter_tensor(
     if update.ndim != cache.ndim or not fits or update.shape[axis] > shape[axis]:
         text = f"its update has the shape {list(update.shape)} for a cache of {shape}"
         raise UnsupportedError(f"{text}, expected the cache's, or fewer along axis {axis} from 1")
-    starts = jnp.zeros(shape[:1], np.int32) if starts is None else starts
+    starts = jnp.zeros(shape[:1], np.int32) if starts is None else starts.astype(np.int32)
     length, capacity = update.shape[axis], shape[axis]
     if mode == "circular":
-        places = (starts[:, None] + jnp.arange(length)) % capacity
+        places = (starts[:, None] + _count(length)) % capacity
         before = (slice(None),) * (axis - 1)
         put = jax.vmap(lambda x, at, y: x.at[(*before, at)].set(y))
         return jnp.asarray(put(cache, places, update))  # type: ignore[no-untyped-call]

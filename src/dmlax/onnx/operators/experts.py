@@ -133,7 +133,7 @@ class Mixture(NamedTuple):
                 part = self._compute(rows, expert, layers)  # a token takes nothing of some
                 return total + jnp.where(share != 0, part * share, 0), None
 
-            y, _ = lax.scan(add, jnp.zeros_like(rows), jnp.arange(count))
+            y, _ = lax.scan(add, jnp.zeros_like(rows), jnp.arange(count, dtype=np.int32))
         return jnp.asarray(y).reshape((*x.shape[:-1], y.shape[-1])).astype(x.dtype)
 
     def _compute(self, rows: Array, expert: Array, layers: list[Experts]) -> Array:
