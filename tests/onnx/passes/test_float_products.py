@@ -222,6 +222,22 @@ def test_a_residual_block_is_two_convolutions():
     assert set(after) <= {"dmlax.FloatConv", "Transpose"}
 
 
+@pytest.mark.parametrize("make", [images, products])
+@pytest.mark.parametrize("seed", [0, 1, 2])  # means of channels are not written
+def test_a_loaded_network_is_written_again(seed, make):
+    model, shape, rng = make(seed)
+    loaded = dmlax.onnx.load(model.SerializeToString())
+    x = rng.standard_normal((1, *shape[1:])).astype(np.float32)
+    written = dmlax.onnx.from_jax(lambda x: loaded.apply(loaded.params, {"x": x}), x)
+    session = onnxruntime.InferenceSession(
+        written.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    found = session.run(None, {session.get_inputs()[0].name: x})[0]
+    wanted = next(iter(loaded(x).values()))
+    bound = 2e-5 * max(1e-3, float(np.abs(wanted).max()))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=bound)
+
+
 @needs_kernels
 def test_params_are_the_weights_of_the_file():
     """Packed weights are read back bit for bit, saved and differentiated."""

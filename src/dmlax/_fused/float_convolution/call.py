@@ -37,6 +37,11 @@ FLOAT_CONVOLUTION: dispatch.Operator[FloatPlan, Operands, Array] = dispatch.Oper
 )
 
 
+def compose(plan: FloatPlan, operands: Operands) -> Array:
+    """Computes a call in plain JAX."""
+    return xla.run(plan, operands, by_taps=False)
+
+
 def packs_filters() -> bool:
     """True if programs run on a CPU whose kernels read packed filters."""
     return jax.default_backend() == "cpu" and native_cpu.is_there()

@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmlax import PreparedFilter, PreparedMatrix
+from dmlax._fused.float_convolution import call as float_convolution
 from dmlax._operators.add_multiply.api import ADD
 from dmlax._operators.convolution.api import QUANTIZED as CONVOLUTION
 from dmlax._operators.convolution.plan import inverse
@@ -331,4 +332,5 @@ COMPOSED: dict[str, Callable[[Call], Any]] = {  # functions composed of other op
     "matrix_multiply_integer_to_float": _product_to_float,
     "quantized_lookup": _lookup,
     "block_product": lambda call: multiply_blocks(call.plan, call.operands),
+    "float_convolution": lambda call: float_convolution.compose(call.plan, call.operands),
 }
