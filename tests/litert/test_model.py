@@ -306,3 +306,9 @@ def test_the_command_lists_a_file_and_needs_litert_to_compare(tmp_path, capsys):
         assert main([str(path), "--compare", "--nodes"]) == 0
     path.write_bytes(NETWORK[:100])
     assert main([str(path)]) == 2
+
+
+def test_an_empty_tensor_of_huge_sizes_is_malformed():
+    tensors = {"x": Tensor(np.float32, (2,)), "e": Tensor(np.float32, (0, 2**31 - 1, 2**31 - 1))}
+    with pytest.raises(ModelError, match=r"'e'\) has the shape \[0, 2147483647, 2147483647\]"):
+        dmlax.litert.load(model(Subgraph(tensors, [Op("ABS", ["x"], ["e"])], ["x"], ["e"])))

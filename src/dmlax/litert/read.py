@@ -26,6 +26,7 @@ DOMAIN, CUSTOM = "litert", "custom"
 NEXT = ":next"
 """The end of the name of an output that is the next value of a variable."""
 WORDS = ":words"
+_MOST_ELEMENTS = 1 << 48  # of a tensor, sizes of 0 counted as 1: NumPy makes no larger ones
 _MUTATED = {"UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19), "SVDF": (4,)}
 _BRANCHES = {
     "IF": {"then_branch": "then_graph", "else_branch": "else_graph"},
@@ -174,6 +175,7 @@ class _Reader:
         place = f"{table.place} ({name!r})"
         shape = table.numbers(0, "int32", "shape")
         is_shape = len(shape) <= MAXIMUM_RANK and all(size >= 0 for size in shape)
+        is_shape = is_shape and math.prod(max(size, 1) for size in shape) < _MOST_ELEMENTS
         expect(is_shape, f"{place} has the shape {list(shape[:32])}")
         buffer = table.number(2, "I")
         expect(buffer < max(len(self.buffers), 1), f"{place} has the buffer {buffer}")

@@ -266,7 +266,7 @@ def leaky_relu(call: Call, x: Array) -> Array:
             for factor in factors
         )
         return jnp.where(value >= 0, y, below)
-    if call.resolver == "xnnpack" and output.dtype.itemsize == 1:
+    if call.resolver == "xnnpack" and requantize.has_eight_bits(output, *slopes):
         y, below = (requantize.eight_bits(value, slope) for slope in slopes)
     else:
         y, below = (
@@ -306,8 +306,8 @@ def hard_swish(call: Call, x: Array) -> Array:
     value = less_zero(x, source) << 7
     first, one = _in_16_bits(fine / output.scale)
     second, exponent = _in_16_bits(fine / np.float32(3 / 32768))
-    if one > 0:
-        raise UnsupportedError("its output's scale is too small beside its input's")
+    if not -15 <= one <= 0:
+        raise UnsupportedError(f"its scales are {source.scale} and {output.scale}: too different")
     scaled = _doubling_high(value, first)
     gate = value
     if exponent > 0:
@@ -379,8 +379,8 @@ def quantize(call: Call, x: Array) -> Array:
         raise UnsupportedError(f"its input is {x.dtype}, expected float32 or integers with a scale")
     source = call.info(0)
     value = less_zero(x, source)
-    if call.resolver == "xnnpack" and source.dtype == output.dtype and output.dtype.itemsize == 1:
-        ratio = source.scale / output.scale
+    ratio, is_same = source.scale / output.scale, source.dtype == output.dtype
+    if call.resolver == "xnnpack" and is_same and requantize.has_eight_bits(output, ratio):
         return requantize.clamp(requantize.eight_bits(value, ratio), call)
     if call.resolver == "xnnpack" and source.dtype.itemsize == 1:
         by, places = Multiplier.of(source.real / output.real), jnp.arange(x.size).reshape(x.shape)

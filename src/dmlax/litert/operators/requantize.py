@@ -67,6 +67,12 @@ def in_vectors(x: Array, by: Multiplier, places: Array, size: int, count: int) -
     return jnp.where(is_whole, up, away)
 
 
+def has_eight_bits(output: Info, *ratios: float | np.float32) -> bool:
+    """True for an output and ratios of scales that XNNPACK takes for `eight_bits`."""
+    fits = all(2.0**-8 <= abs(float(ratio)) <= 2.0**7 for ratio in ratios)
+    return output.dtype.itemsize == 1 and fits
+
+
 def eight_bits(x: Array, ratio: float | np.float32) -> Array:
     """XNNPACK's product with a multiple of 1/256, rounded half up."""
     factor = int(np.rint(np.float32(256) * np.float32(ratio)))

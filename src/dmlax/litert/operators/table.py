@@ -190,7 +190,8 @@ def _by_attributes(name: str, function: Callable[..., Any]) -> Callable[..., Any
     types |= {"groups": int, "output_count": int}
 
     def call(*operands: Tensor | None, output_count: int, **attributes: Any) -> Any:
-        return function(Call.of(attributes, len(operands), output_count), *operands)
+        with np.errstate(all="ignore"):  # of quotients of a file's scales
+            return function(Call.of(attributes, len(operands), output_count), *operands)
 
     first, *others = inspect.signature(function).parameters.values()
     assert first.annotation is Call
