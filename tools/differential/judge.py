@@ -165,7 +165,7 @@ def _near(a: np.ndarray, b: np.ndarray) -> Any:
 def has_float_operand(model: onnx.ModelProto) -> bool:
     """True where ONNX Runtime quantizes weights or a bias that the file has as floats."""
     floats = {x.name for x in model.graph.initializer if x.data_type in (1, 10)}
-    products = (node for node in model.graph.node if node.op_type in ("Conv", "Gemm"))
+    products = (node for node in model.graph.node if node.op_type in ("Conv", "ConvTranspose", "Gemm"))
     return any(not floats.isdisjoint(node.input[1:]) for node in products)
 
 
@@ -199,7 +199,7 @@ def has_double_pair(model: onnx.ModelProto) -> bool:
     producers = {node.output[0]: node for node in model.graph.node}
     for node in model.graph.node:
         before = producers.get(node.input[0]) if node.op_type == "QuantizeLinear" else None
-        while before is not None and before.op_type in ("Clip", "Relu"):
+        while before is not None and before.op_type in ("Clip", "Identity", "Relu"):
             before = producers.get(before.input[0])
         if before is not None and before.op_type == "DequantizeLinear":
             return True
@@ -231,9 +231,9 @@ def judge(
             return "right", ""
         verdict = "wrong bits" if np.all(inside) else "wrong"
         return verdict, _describe(ours, name, said, theirs)
-    if not np.all(inside):
-        return "wrong", _describe(ours, name, said, theirs)
-    return ("right" if np.all(same) else "departs"), ""
+    if np.all(same):
+        return "right", ""
+    return ("departs", "") if np.all(inside) else ("wrong", _describe(ours, name, said, theirs))
 
 
 def _describe(ours: np.ndarray, name: str, said: Any, theirs: Any) -> str:

@@ -265,15 +265,29 @@ def _zeros(
 
 
 def _equalities(node: Node, operands: Sequence[Any]) -> tuple[str, ...]:
-    """The facts that two sizes of a node are equal, one of which is the name of a symbolic one."""
+    """The facts that two sizes of a node are equal, one of which is symbolic."""
     sizes = dict.fromkeys(size for x in operands for size in getattr(x, "shape", ()))
-    names = [name for size in sizes if (name := str(size)).isidentifier()]
     numbers = [int(size) for size in sizes if isinstance(size, int | np.integer) and size > 1]
+    symbols = [str(size) for size in sizes if not isinstance(size, int | np.integer)]
     counts = [x for x in node.attributes.values() if isinstance(x, int) and x > 1]
     numbers += [*counts, *(number * count for number in numbers for count in counts), 1]
-    others: list[object] = [*names, *dict.fromkeys(numbers)]  # a size of 1 broadcasts: the last
-    pairs = ((name, x) for i, name in enumerate(names) for x in others[i + 1 :])
-    return tuple(f"{name} == {x}" for name, x in pairs)[:_MOST_TRIES]
+    names = [*filter(str.isidentifier, symbols)]
+    facts: list[str | None] = []
+    for symbol in symbols:
+        later = names[names.index(symbol) + 1 :] if symbol in names else []
+        facts += [f"{symbol} == {name}" for name in later]
+        facts += [_solved(symbol, number) for number in dict.fromkeys(numbers)]  # 1 is the last
+    return tuple(dict.fromkeys(filter(None, facts)))[:_MOST_TRIES]
+
+
+def _solved(size: str, number: int) -> str | None:
+    """The fact with which a size such as `2*n + 1` is a number; None if there is none."""
+    match = re.fullmatch(r"(?:(\d+)\*)?([^\W\d]\w*)(?: ([+-] \d+))?", size)
+    if not match:
+        return None
+    factor, name, offset = match.groups()
+    value, rest = divmod(number - int((offset or "0").replace(" ", "")), int(factor or 1))
+    return f"{name} == {value}" if value > 0 and not rest else None
 
 
 def _fit(

@@ -36,9 +36,10 @@ def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
 
 
 def _mean(x: Array, axes: Sequence[int]) -> Any:
-    """The mean; means of integers are truncated, as in ONNX Runtime."""
+    """The mean; ONNX Runtime's is 0 where there is no element, and of integers it is truncated."""
     if is_float(x):
-        return sums.mean(x, axes)
+        is_empty = any(isinstance(x.shape[axis], int) and not x.shape[axis] for axis in axes)
+        return sums.total(x, axes, sums.IN_TURN) if is_empty else sums.mean(x, axes)
     total = sums.total(x, axes, sums.IN_TURN).astype(x.dtype)
     count = jnp.asarray(max(x.size // max(total.size, 1), 1), x.dtype)
     quotient = total // count

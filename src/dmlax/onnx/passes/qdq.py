@@ -391,7 +391,7 @@ def _are_weights(fusion: Fusion, x: Quantized, weights: Quantized, axis: int) ->
         return False
     if shape is None:
         return weights.axis is None and fusion.weight_ranks is _EVERY
-    if len(shape) not in fusion.weight_ranks:
+    if len(shape) not in fusion.weight_ranks or 0 in shape:
         return False
     if weights.axis is None:
         return True
