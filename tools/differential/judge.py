@@ -165,7 +165,9 @@ def _near(a: np.ndarray, b: np.ndarray) -> Any:
 def has_float_operand(model: onnx.ModelProto) -> bool:
     """True where ONNX Runtime quantizes weights or a bias that the file has as floats."""
     floats = {x.name for x in model.graph.initializer if x.data_type in (1, 10)}
-    products = (node for node in model.graph.node if node.op_type in ("Conv", "ConvTranspose", "Gemm"))
+    products = (
+        node for node in model.graph.node if node.op_type in ("Conv", "ConvTranspose", "Gemm")
+    )
     return any(not floats.isdisjoint(node.input[1:]) for node in products)
 
 

@@ -340,6 +340,35 @@ def test_a_size_that_must_equal_another_is_assumed_to_do_so(row):
             dmlax.onnx.load(file.model(*outputs))(wrong)
 
 
+@pytest.mark.parametrize(
+    ("op", "operand", "other"), [("Reshape", [-1], 15), ("Pad", [2, 0, 0, 0], (7, 3))]
+)
+def test_a_size_is_solved_for_that_of_another(op, operand, other):
+    """`3*n == 15` and `n + 2 == 7`."""
+    file = File(21, x=(FLOAT, ["n", 3]))
+    y = file("Add", file(op, "x", np.int64(operand)), normal(*np.atleast_1d(other)))
+    model = check(file, [y], {"x": normal(5, 3)})
+    assert model.inputs["x"].shape == (5, 3)
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_a_mean_of_no_element_is_0(opset):
+    file = File(opset, x=(FLOAT, ["n", 0, 3]))
+    axes = {"axes": [1]} if opset == 13 else {}
+    y = file("ReduceMean", "x", *([] if axes else [np.int64([1])]), **axes)
+    check(file, [y], {"x": np.zeros((2, 0, 3), np.float32)})
+
+
+def test_a_filter_without_channels_stays_float():
+    file = File(21, x=(BYTE, [2, 0, 4, 4]))
+    scale, zero = np.float32(0.5), np.uint8(3)
+    floats = (
+        file("DequantizeLinear", x, scale, zero) for x in ("x", np.zeros((1, 0, 1, 1), np.uint8))
+    )
+    y = file("QuantizeLinear", file("Conv", *floats), scale, zero)
+    check(file, [y], {"x": np.zeros((2, 0, 4, 4), np.uint8)})
+
+
 @pytest.mark.parametrize("height", ["h", 8])
 def test_a_file_that_fits_no_size_is_malformed(height):
     file = File(x=(FLOAT, [1, 3, height, 8]))
