@@ -397,7 +397,7 @@ def test_caches_that_grow_keep_their_shape_in_a_state() -> None:
         model.step(state, ids[:, :1])
 
 
-IDS = np.zeros((1, 2), np.int64)
+IDS, ONES = np.zeros((1, 2), np.int64), np.ones((1, 9), np.int64)
 
 
 @pytest.mark.parametrize(
@@ -408,6 +408,15 @@ IDS = np.zeros((1, 2), np.int64)
         (lambda m: m.step(m.init_state(1, 8), np.zeros((1, 9), np.int64)), "state is full"),
         (lambda m: m.step(m.init_state(2, 8), IDS), r"int32\[1,2\], and the state has 2"),
         (lambda m: m.step({"a": 1}, IDS), "state is a dict, expected one of init_state"),
+        (lambda m: m.prefill({"a": 1}, IDS), "state is a dict, expected one of init_state"),
+        (lambda m: m.prefill(m.init_state(1, 8), IDS[0]), r"is int64\[2\], expected int64\[batch"),
+        (lambda m: m.prefill(m.init_state(1, 8), 3), r"input_ids is int\d+\[\], expected"),
+        (lambda m: m.prefill(m.init_state(1, 8), IDS, counts="a"), "counts is a, expected 1 integ"),
+        (lambda m: [m.step(s, IDS) for s in [m.init_state(1, 8)] * 2], "state was donated"),
+        (
+            lambda m: m.step(m.init_state(1, 8), input_ids=IDS, attention_mask=ONES),
+            r"key becomes float32\[1,2,9,16\] by the inputs, expected \[1, 2, 8, 16\]: give a mask",
+        ),
         (lambda m: m.step(m.init_state(1, 8), IDS, counts=[3]), r"counts is \[3\], expected 1 int"),
         (lambda m: m.step(m.init_state(1, 8)), "0 inputs are given, expected 1"),
         (lambda m: m.step(m.init_state(1, 8), IDS, IDS), "2 inputs are given, expected 1"),

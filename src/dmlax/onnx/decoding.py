@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core.arguments import Rules
+from dmlax._core.arguments import Rules, aval_of
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, Graph, Node, TensorType
 from dmlax.onnx.operators.values import device_dtype
@@ -225,6 +225,10 @@ class Slots:
         """Refuses a state of another model."""
         text = f"is a {type(state).__name__}, expected one of init_state"
         _RULES.expect(isinstance(state, State), "option", "state", text)
+        concrete = (x for x in jax.tree.leaves(state) if not isinstance(x, jax.core.Tracer))
+        gone = any(isinstance(x, Array) and x.is_deleted() for x in concrete)
+        text = "was donated to a step: use the state that the step returned"
+        _RULES.expect(not gone, "value", "state", text)
         text = f"has the caches {sorted(state.caches)}, expected {sorted(self.pasts)}"
         _RULES.expect(state.caches.keys() == self.pasts, "option", "state", text)
         for slot in self.slots:
@@ -312,6 +316,10 @@ class Slots:
             take = jax.vmap(last, (0, 0, None))
             axes = {slot.past: slot.axis - 1 for slot in self.slots}
             caches = {name: take(x, counts, axes[name]) for name, x in caches.items()}
+        for name, x in caches.items():  # the width of a mask may decide how many places there are
+            places, text = state.caches[name].shape, f"{name} becomes {aval_of(x)}"
+            text += f" by the inputs, expected {list(places)}: give a mask no more columns"
+            _RULES.expect(x.shape == places, "sizes", "state", text)
         return State(caches, state.lengths + counts, state.capacity)
 
 

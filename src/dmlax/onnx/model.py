@@ -355,10 +355,9 @@ class Model:
           The outputs of the last valid row of every sequence, with one row; and the next state.
         """
         named, slots = self._name_step(inputs, keywords), self._slots
-        rows = _rows(named)
-        most = np.full(state.lengths.shape, rows, np.int32)
+        state, _ = self._expect_room(state, named, counts, is_cut=True)
+        most = np.full(state.lengths.shape, _rows(named), np.int32)
         valid = most if counts is None else np.asarray(counts, np.int32)
-        state, _ = self._expect_room(state, named, counts, rows=int(valid.max(initial=0)))
         is_exact, last = not slots.takes_counts, dict[str, Array]()
         room = state.capacity - int(np.asarray(state.lengths).max())
         axis = self._file.inputs[next(iter(named))].shape[1]
@@ -467,6 +466,8 @@ class Model:
                 text = f"Model: {name} is no input of a step, expected {', '.join(names)}"
                 raise SpecError(text, "option", name)
         arrays = {name: _as_array(name, x, self._file.inputs[name]) for name, x in given.items()}
+        for name, x in arrays.items():
+            _check(name, x, self._file.inputs[name])
         return {
             name: _narrowed(name, x, self._file.inputs[name])
             for name, x in sorted(arrays.items(), key=lambda item: item[0] not in names)
@@ -485,22 +486,26 @@ class Model:
         state: State,
         named: Mapping[str, Any],
         counts: ArrayLike | None,
-        rows: int | None = None,
+        is_cut: bool = False,
     ) -> tuple[State, Array | None]:
-        """Refuses counts and chunks that do not fit a state, where values are known."""
+        """Refuses counts and chunks that do not fit a state, where values are known.
+
+        With `is_cut` the padding of a chunk needs no room.
+        """
         self._slots.expect_state(state)
         self._expect_batch(state, named)
-        rows, batch = _rows(named) if rows is None else rows, state.lengths.shape[0]
+        rows, batch = _rows(named), state.lengths.shape[0]
         valid = None if counts is None else np.asarray(counts)
         if valid is not None:
-            text = f"is {valid.tolist()}, expected {batch} integers from 0 to {_rows(named)}"
+            text = f"is {valid.tolist()}, expected {batch} integers from 0 to {rows}"
             fits = valid.shape == (batch,) and valid.dtype.kind in "iu"
-            fits = fits and bool(((valid >= 0) & (valid <= _rows(named))).all())
+            fits = fits and bool(((valid >= 0) & (valid <= rows)).all())
             if not fits:
                 raise SpecError(f"Model: counts {text}", "value", "counts")
             if not self._slots.takes_counts:
                 text = "Model: counts is given, and a cache of the model takes whole chunks only"
                 raise SpecError(text, "option", "counts")
+            rows = int(valid.max()) if is_cut else rows
         if not isinstance(state.lengths, jax.core.Tracer):
             longest = int(np.asarray(state.lengths).max(initial=0))
             if longest + rows > state.capacity:
@@ -891,6 +896,12 @@ def _symbolic_shape(
 
 def _checked(name: str, array: Array, wanted: TensorType) -> Array:
     """Checks an input, which keeps its dtype; 64-bit integers are narrowed as JAX does."""
+    _check(name, array, wanted)
+    return to_device(_held(array, wanted)) if isinstance(array, np.ndarray) else array
+
+
+def _check(name: str, array: Array | np.ndarray, wanted: TensorType) -> None:
+    """Refuses an input of another dtype or shape."""
     shape = array.shape
     sizes = ((x, y) for x, y in zip(shape, wanted.shape, strict=False) if isinstance(y, int))
     code: Code | None = None if all(x == y for x, y in sizes) else "sizes"
@@ -899,7 +910,6 @@ def _checked(name: str, array: Array, wanted: TensorType) -> Array:
     if code is not None:
         text = f"is {np.dtype(array.dtype).name}[{','.join(map(str, shape))}], expected {wanted}"
         raise SpecError(f"Model: {name} {text}", code, name)
-    return to_device(_held(array, wanted)) if isinstance(array, np.ndarray) else array
 
 
 def _count(nodes: Iterable[Node]) -> dict[str, int]:
