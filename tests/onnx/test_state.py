@@ -409,7 +409,7 @@ IDS, ONES = np.zeros((1, 2), np.int64), np.ones((1, 9), np.int64)
         (lambda m: m.step(m.init_state(2, 8), IDS), r"int32\[1,2\], and the state has 2"),
         (lambda m: m.step({"a": 1}, IDS), "state is a dict, expected one of init_state"),
         (lambda m: m.prefill({"a": 1}, IDS), "state is a dict, expected one of init_state"),
-        (lambda m: m.prefill(m.init_state(1, 8), IDS[0]), r"is int64\[2\], expected int64\[batch"),
+        (lambda m: m.prefill(m.init_state(1, 8), IDS[0]), r"is int32\[2\], expected int64\[batch"),
         (lambda m: m.prefill(m.init_state(1, 8), 3), r"input_ids is int\d+\[\], expected"),
         (lambda m: m.prefill(m.init_state(1, 8), IDS, counts="a"), "counts is a, expected 1 integ"),
         (lambda m: [m.step(s, IDS) for s in [m.init_state(1, 8)] * 2], "state was donated"),

@@ -466,12 +466,14 @@ class Model:
                 text = f"Model: {name} is no input of a step, expected {', '.join(names)}"
                 raise SpecError(text, "option", name)
         arrays = {name: _as_array(name, x, self._file.inputs[name]) for name, x in given.items()}
-        for name, x in arrays.items():
-            _check(name, x, self._file.inputs[name])
-        return {
+        narrow = {
             name: _narrowed(name, x, self._file.inputs[name])
             for name, x in sorted(arrays.items(), key=lambda item: item[0] not in names)
         }
+        for name, x in narrow.items():  # x64 widens a dtype later
+            if x.ndim != len(self._file.inputs[name].shape):
+                _check(name, x, self._file.inputs[name])
+        return narrow
 
     @staticmethod
     def _expect_batch(state: State, named: Mapping[str, Any]) -> None:

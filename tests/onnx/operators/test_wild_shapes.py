@@ -475,6 +475,22 @@ def test_the_constants_of_a_node_say_which_sizes_an_open_input_has(case):
     check(file, [file(op, "x", *constants, **attributes)], {"x": x}, {"x": x[:1]}, rtol=2e-5)
 
 
+def test_a_product_of_open_sizes_is_the_depth_of_a_matrix():
+    file = File(x=(FLOAT, [None] * 4))
+    check(
+        file,
+        [file("Gemm", file("Flatten", "x"), normal(24, 5))],
+        {"x": normal(2, 4, 2, 3)},
+        rtol=2e-5,
+    )
+
+
+def test_two_open_inputs_of_a_quantized_sum():
+    file = File(a=(BYTE, [None] * 4), b=(BYTE, [None] * 4))
+    y = file("com.microsoft:QLinearAdd", "a", *PIXELS, "b", *PIXELS, *PIXELS)
+    check(file, [y], {"a": BYTES, "b": BYTES[:1]})
+
+
 def test_a_chain_of_equal_sizes():
     """The lengths and the state of an LSTM have its batch, each under another name."""
     shapes = {"x": (FLOAT, [None] * 3), "n": (TensorProto.INT32, [None]), "h": (FLOAT, [None] * 3)}

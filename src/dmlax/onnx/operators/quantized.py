@@ -18,7 +18,15 @@ from dmlax._fused.rows.call import AVERAGE
 from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.table import Output, Parameter, Quantized, Tensor, ZeroOptional, operator
-from dmlax.onnx.operators.values import DTYPES, NARROW, convert, expect_product, is_float8, is_known
+from dmlax.onnx.operators.values import (
+    DTYPES,
+    NARROW,
+    convert,
+    expect_broadcast,
+    expect_product,
+    is_float8,
+    is_known,
+)
 from dmlax.onnx.operators.windows import ConvolutionLayout, PoolWindows, Windows, image_layout
 
 _FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
@@ -474,6 +482,7 @@ def _binary(function: Callable[..., Array]) -> Callable[..., Array]:
     def compute(
         a: Quantized, b: Quantized, c: ZeroOptional[Output], *, arithmetic: Arithmetic
     ) -> Array:
+        expect_broadcast(a.values.shape, b.values.shape)
         options = parameters_of(a=a, b=b, output=c) | _output_dtype(a, c)
         return function(a.values, b.values, arithmetic=arithmetic, **options)
 

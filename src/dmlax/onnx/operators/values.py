@@ -217,14 +217,20 @@ def expect_equal_sizes(one: int, other: int) -> None:
     """
     if one == other or (is_size(one) and is_size(other)):
         return
-    for left, right in ((one, other), (other, one)):
-        if str(left).isidentifier() and str(left) not in re.findall(r"\w+", str(right)):
-            raise UndecidedSizes(f"{left} == {right}")
+    for is_left in (str.isidentifier, _is_product):
+        for left, right in ((one, other), (other, one)):
+            names = re.findall(r"\w+", str(left))
+            if is_left(str(left)) and not {*names} & {*re.findall(r"\w+", str(right))}:
+                raise UndecidedSizes(f"{left} == {right}")
     for text in map(str, (one, other)):  # a slice up to a number compares this way
         if least := re.search(r"\bmin\((\w+), (\d+)\)", text):
             raise UndecidedSizes(f"{least[1]} >= {least[2]}")
     expect_at_least(one, other)
     expect_at_least(other, one)
+
+
+def _is_product(size: str) -> bool:
+    return all(map(str.isidentifier, size.split("*")))
 
 
 def is_size(value: object) -> bool:
