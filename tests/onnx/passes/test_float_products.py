@@ -149,7 +149,7 @@ def products(seed):
         else:
             x = builder.node("MatMul", x, builder.numbers(depth, columns), shape=(*rows, columns))
             if builder.rng.random() < 0.7:
-                sizes = ((columns,), (1, columns), (1,))[int(builder.rng.integers(3))]
+                sizes = ((columns,), (1, columns), (1,), ())[int(builder.rng.integers(4))]
                 x = builder.node("Add", builder.numbers(*sizes), x, shape=builder.shapes[x])
         kind = builder.rng.choice(["sum", "function", "none"])
         if kind == "sum":

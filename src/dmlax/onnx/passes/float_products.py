@@ -151,7 +151,7 @@ def fuse_float_sums(graph: Graph, add: Node, match: Match, avals: Avals) -> Node
     if y is None or x is None or x.dtype != np.float32 or add.attributes:
         return None
     inputs = [*product.inputs, "", "", "", ""][: _RESIDUAL[product.op] + 1]
-    is_columns = product.op == "FloatGemm" and len(x.shape) <= len(y.shape)
+    is_columns = product.op == "FloatGemm" and 0 < len(x.shape) <= len(y.shape)
     sizes = (*(1,) * (len(y.shape) - 1), *y.shape[-1:])
     if is_columns and not inputs[_BIAS] and x.shape == sizes[len(y.shape) - len(x.shape) :]:
         inputs[_BIAS] = other
