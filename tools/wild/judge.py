@@ -159,13 +159,17 @@ def compare(
 
 
 def _difference(x: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference in standard deviations; infinite where one is no number."""
+    """The largest difference in standard deviations; infinite where one is no number.
+
+    A single element is compared with its magnitude.
+    """
     same = (x == wanted) | (np.isnan(x) & np.isnan(wanted))
     if same.all():
         return 0.0
     a, b = (each[~same].astype(np.float64) for each in (x, wanted))
     finite = wanted[np.isfinite(wanted)].astype(np.float64)
-    scale = max(finite.std() if finite.size else 0.0, 1e-6 * np.abs(finite).max(initial=1))
+    spread = finite.std() if finite.size > 1 else np.abs(finite).max(initial=0)
+    scale = max(spread, 1e-6 * np.abs(finite).max(initial=1))
     with np.errstate(invalid="ignore"):
         found = np.abs(a - b).max() / scale
     return float(found) if np.isfinite(found) else float("inf")
