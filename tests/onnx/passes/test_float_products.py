@@ -222,6 +222,24 @@ def test_a_residual_block_is_two_convolutions():
     assert set(after) <= {"dmlax.FloatConv", "Transpose"}
 
 
+@needs_kernels
+@pytest.mark.parametrize("is_silu", [False, True])
+def test_a_sigmoid_has_the_same_bits_in_an_epilogue(is_silu):
+    """Also beyond 18, where ONNX Runtime's is 0 or 1."""
+    builder = Builder(0)
+    builder.shapes["x"] = (1, 3)
+    y = builder.node("MatMul", "x", builder.constant(np.eye(3)))
+    z = builder.node("Sigmoid", y)
+    z = builder.node("Mul", y, z) if is_silu else z
+    loaded = dmlax.onnx.load(builder.model(z, 2).SerializeToString())
+    assert loaded.explain().after == {"dmlax.FloatGemm": 1}
+    x = np.concatenate([np.linspace(-30, 30, 2999), [np.inf, -np.inf, np.nan, 0]])
+    x = np.concatenate([x, x, x]).astype(np.float32).reshape(-1, 3)
+    x[~np.isfinite(x).all(1)] = x[~np.isfinite(x).all(1), :1]  # a row of the same numbers
+    apart = jax.jit(lambda params, x: loaded.apply(params, x, outputs=[y, z]))
+    np.testing.assert_array_equal(loaded(x)[z], apart(loaded.params, x)[z])
+
+
 @pytest.mark.parametrize("make", [images, products])
 @pytest.mark.parametrize("seed", [0, 1, 2])  # means of channels are not written
 def test_a_loaded_network_is_written_again(seed, make):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import choice, float_bits, ieee
+from dmlax._core import choice, float_bits, ieee, rational
 from dmlax._core.windows import tap_slices
 from dmlax._fused.float_convolution.plan import Epilogue, FloatPlan, Operands, unpack
 
@@ -103,8 +103,8 @@ def activate(epilogue: Epilogue, y: Array) -> Array:
         quotient: Array = ieee.divide(ieee.multiply(y, limited), jnp.full(y.shape, high, y.dtype))
         return quotient
     if name in ("sigmoid", "silu"):
-        share = jax.nn.sigmoid(y)
-        return y * share if name == "silu" else share
+        share = ieee.guard(rational.logistic(y))
+        return ieee.multiply(y, share) if name == "silu" else share
     if name in ("hard_sigmoid", "hard_swish"):
         slope, offset = np.float32(low), np.float32(high)
         if fuses:

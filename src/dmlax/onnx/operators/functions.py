@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core import ieee, sums
+from dmlax._core import ieee, rational, sums
 from dmlax._fused.rows import call as rows
 from dmlax.errors import UnsupportedError
-from dmlax.onnx.operators import rational
 from dmlax.onnx.operators.floats import (
     BINARY,
     add,

@@ -21,7 +21,7 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import exact_softmax
 from dmlax.onnx.operators.error_function import polynomial
-from dmlax.onnx.operators.rational import LOGISTIC
+from dmlax._core.rational import LOGISTIC
 from dmlax.onnx.operators.table import Output, Quantized, Tensor, find
 from dmlax.onnx.operators.values import is_known
 

@@ -57,39 +57,32 @@ inline Floats clip(Floats y, Floats low, Floats high) {  // NaN stays
   return raised > high ? high : raised;
 }
 
-// exp(x) for x up to 0, by the polynomial of `_fused/rows`. Returns 0 below 2**-126.
-inline Floats exponential(Floats x) {
-  constexpr float kLowest = -87.336540f;
-  constexpr float kCoefficients[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
-                                     1.6666665459e-1f, 5.0000001201e-1f};
-  const Floats limited = x < all(kLowest) ? all(kLowest) : x;
-  const Floats rounding = all(12582912.0f);  // its last bit is worth 1
-  const Floats shifted = fused<Simd>(limited, all(1.44269504f), rounding);
-  const Floats times = shifted - rounding;
-  const Floats high = fused<Simd>(times, all(-0.693359375f), limited);
-  const Floats rest = fused<Simd>(times, all(2.12194440e-4f), high);
-  Floats value = all(1.9875691500e-4f);
-  for (float coefficient : kCoefficients) value = fused<Simd>(value, rest, all(coefficient));
-  value = fused<Simd>(value * rest, rest, rest) + 1.0f;
-  Ints power;
-  std::memcpy(&power, &shifted, sizeof power);
-  power = (power << 23) + (127 << 23);  // shifts out the bits of `rounding`
-  Floats scale;
-  std::memcpy(&scale, &power, sizeof scale);
-  return x < all(kLowest) ? Floats{} : value * scale;
+template <size_t count>
+inline Floats polynomial(const float (&coefficients)[count], Floats x) {
+  Floats value = all(coefficients[0]);
+  for (size_t i = 1; i < count; ++i) value = fused<Simd>(value, x, all(coefficients[i]));
+  return value;
 }
 
-// y times the sigmoid of x.
-inline Floats times_sigmoid(Floats y, Floats x) {
-  const Floats power = exponential(x < Floats{} ? x : -x);
-  return (x < Floats{} ? y * power : y) / (all(1.0f) + power);
+// The sigmoid as ONNX Runtime computes it: the quotient of `_core/rational.py`.
+inline Floats sigmoid(Floats x) {
+  constexpr float kNumerator[] = {4.37031012579801e-11f, 1.15627324459942e-07f,
+                                  6.08574864600143e-05f, 8.51377133304701e-03f,
+                                  2.48287947061529e-01f};
+  constexpr float kDenominator[] = {6.10247389755681e-13f, 5.76102136993427e-09f,
+                                    6.29106785017040e-06f, 1.70198817374094e-03f,
+                                    1.16817656904453e-01f, 9.93151921023180e-01f};
+  x = clip(x, all(-18.0f), all(18.0f));
+  const Floats square = x * x;
+  const Floats quotient = polynomial(kNumerator, square) * x / polynomial(kDenominator, square);
+  return clip(quotient + 0.5f, Floats{}, all(1.0f));
 }
 
 template <Activation activation>
 inline Floats activate(const FloatEpilogue& e, Floats y) {
   if constexpr (activation == Activation::clip) return clip(y, all(e.low), all(e.high));
-  if constexpr (activation == Activation::sigmoid) return times_sigmoid(all(1.0f), y);
-  if constexpr (activation == Activation::silu) return times_sigmoid(y, y);
+  if constexpr (activation == Activation::sigmoid) return sigmoid(y);
+  if constexpr (activation == Activation::silu) return y * sigmoid(y);
   if constexpr (activation == Activation::shifted_swish) {
     return y * clip(y + e.low, Floats{}, all(e.high)) / e.high;
   }
