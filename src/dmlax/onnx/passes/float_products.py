@@ -64,7 +64,7 @@ def fold_channels(graph: Graph) -> Graph:
 
     def fold(node: Node) -> Node | None:
         for pattern in (_NORMALIZED, _SCALED, _MOVED):
-            for match in pattern.matches_of(graph.replace(constants=constants), node, {}):
+            for match in pattern.matches_of(graph, node, {}):
                 convolution = graph.producers[match["y"]]
                 if folded := _fold(graph, constants, convolution, node, match):
                     return folded
