@@ -156,7 +156,7 @@ def in_onnxruntime(file: onnx.ModelProto, prompt: str, count: int) -> np.ndarray
 
 
 class Record(NamedTuple):
-    """What the example prints."""
+    """The losses, the differences and the texts that the example prints."""
 
     loss: float
     differing: dict[str, int]  # tokens, of those of ONNX Runtime, by file

@@ -23,7 +23,7 @@ def _input(dtype: np.dtype, shape: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def difference(found: np.ndarray, wanted: np.ndarray) -> str:
-    """What differs, or nothing; integers must be equal."""
+    """A sentence about tensors that differ, "" if they agree; integers must be equal."""
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return f"{found.dtype}{list(found.shape)}, expected {wanted.dtype}{list(wanted.shape)}"
     if wanted.dtype.kind in "iub":

@@ -1,4 +1,4 @@
-"""How the tensors of a model differ from those of another runtime, in lines."""
+"""Compares the tensors of a model with those of another runtime, and prints the differences."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

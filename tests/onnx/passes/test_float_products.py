@@ -96,8 +96,8 @@ class Builder:
 
     def residual(self, x):
         """A tensor of the shape of another, or another that broadcasts to it."""
-        alike = [name for name, shape in self.shapes.items() if shape == self.shapes[x]]
-        return str(self.rng.choice(alike))
+        names = [name for name, shape in self.shapes.items() if shape == self.shapes[x]]
+        return str(self.rng.choice(names))
 
     def model(self, x, rank):
         outputs = [helper.make_tensor_value_info(x, TensorProto.FLOAT, [None] * rank)]
