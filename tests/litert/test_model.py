@@ -173,6 +173,8 @@ def test_a_variable_is_a_state():
         ours.step({}, x)
     with pytest.raises(SpecError, match="state sum is no variable"):
         ours.step({**ours.init_state(), "sum": x}, x)
+    with pytest.raises(dmlax.SpecError, match="by position and by keyword"):
+        ours.step(ours.init_state(), x, x=x)
 
 
 def test_a_saved_state_keeps_its_first_values(tmp_path):

@@ -5,7 +5,7 @@ words hold here: JAX has no int64 unless x64 is on.
 """
 
 import itertools
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +15,11 @@ from dmlax._core import float_bits
 
 Pair: TypeAlias = tuple[Array, Array]
 """64 bits of two's complement: the high word is int32, the low one is uint32."""
+
+
+def round_half_away(x: np.ndarray | np.floating[Any]) -> np.ndarray:
+    """Rounds known floats, halves away from zero; the sum with one half is rounded, too."""
+    return np.asarray(np.trunc(x + np.copysign(x.dtype.type(0.5), x)))
 
 
 class Multiplier(NamedTuple):
@@ -28,7 +33,7 @@ class Multiplier(NamedTuple):
         """The nearest multipliers; factors below 2**-32 are 0."""
         mantissa, exponent = np.frexp(np.asarray(real, np.float64))
         scaled = mantissa * 2.0**31
-        value = np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int64)
+        value = round_half_away(scaled).astype(np.int64)
         is_one = value == 1 << 31
         value, exponent = np.where(is_one, value >> 1, value), exponent + is_one
         is_tiny, is_huge = exponent < -31, exponent > 30

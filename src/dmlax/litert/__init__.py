@@ -6,7 +6,6 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, TypeAlias, get_args
 
-from dmlax._core.arguments import Rules
 from dmlax.litert import operators as _operators  # puts them into the table
 from dmlax.litert.model import Model as Model
 from dmlax.litert.operators.table import Resolver
@@ -17,6 +16,7 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.load_options import (
+    RULES,
     blaming_shapes,
     checked_operators,
     reshape_inputs,
@@ -28,7 +28,6 @@ __all__ = ["Model", "load"]
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
 Arithmetic: TypeAlias = Resolver
-_RULES = Rules("load")
 del _operators
 
 
@@ -73,7 +72,7 @@ def load(
     """
     functions = checked_operators(operators or {})
     if arithmetic is not None:
-        _RULES.expect_choice("arithmetic", arithmetic, get_args(Resolver))
+        RULES.expect_choice("arithmetic", arithmetic, get_args(Resolver))
     data = read_source(model, member)
     if data[4:8] != IDENTIFIER and archive.is_archive(data):
         graph, options, states = _of_archive(data, arithmetic)
@@ -94,7 +93,7 @@ def read_source(model: Any, member: str | None = None) -> bytes:
         model = model.read()
     is_source = isinstance(model, str | bytes | bytearray | memoryview | os.PathLike)
     text = f"is of type {type(model).__name__}, expected a path, bytes or a file"
-    _RULES.expect(is_source, "option", "model", text)
+    RULES.expect(is_source, "option", "model", text)
     if isinstance(model, str | os.PathLike):
         with open(model, "rb") as file:
             data = file.read()
@@ -102,7 +101,7 @@ def read_source(model: Any, member: str | None = None) -> bytes:
         data = bytes(model)
     if data[4:8] == IDENTIFIER or not archive.is_archive(data):
         text = f"is {member!r}, and the model is no bundle"
-        _RULES.expect(member is None, "option", "member", text)
+        RULES.expect(member is None, "option", "member", text)
         return data
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as bundle:
@@ -120,7 +119,7 @@ def _member(bundle: zipfile.ZipFile, member: str | None, data: bytes) -> bytes:
     files = [name for name in names if name.endswith(".tflite")]
     chosen = files[0] if member is None and len(files) == 1 else member
     text = f"is {member!r}, expected one of {', '.join(map(repr, files)) or 'no file'}"
-    _RULES.expect(chosen in names, "option", "member", text)
+    RULES.expect(chosen in names, "option", "member", text)
     assert chosen is not None
     budget.Budget(len(data)).spend_on(chosen, bundle.getinfo(chosen).file_size)
     return bundle.read(chosen)

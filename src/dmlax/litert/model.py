@@ -2,9 +2,8 @@
 
 import functools
 import importlib
-import io
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +13,19 @@ from jax.typing import ArrayLike
 
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.litert.read import NEXT, State
-from dmlax.onnx import archive
 from dmlax.onnx.compiled import CompiledModel
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.graph import Graph
-from dmlax.onnx.model import Inputs, Structs
+from dmlax.onnx.model import Inputs, Structs, by_name, one_form
 from dmlax.onnx.model import Model as OnnxModel
 from dmlax.onnx.weights import Param
 
 Tensors = dict[str, Array]
+
+
+def _unpickle(data: bytes, operators: Mapping[str, Callable[..., Any]]) -> OnnxModel:
+    model: OnnxModel = importlib.import_module("dmlax.litert").load(data, operators=operators)
+    return model
 
 
 class Model(OnnxModel):
@@ -34,6 +37,7 @@ class Model(OnnxModel):
     """
 
     __module__ = "dmlax.litert"
+    _unpickle = staticmethod(_unpickle)
 
     def __init__(self, graph: Graph, options: Options, states: Mapping[str, State]) -> None:
         self._states = {name: x for name, x in states.items() if name in graph.inputs}
@@ -76,10 +80,8 @@ class Model(OnnxModel):
         Raises:
           SpecError: as `__call__`; or a variable is missing or unknown (field `state`).
         """
-        given: Any = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        return self._split(
-            self._compiled_step(self.params, self._with_state(state, keywords or given))
-        )
+        named = self._with_state(state, one_form(inputs, keywords))
+        return self._split(self._compiled_step(self.params, named))
 
     def apply_step(  # type: ignore[override]
         self, params: Mapping[str, Param], state: Mapping[str, ArrayLike], inputs: Inputs, /
@@ -151,12 +153,8 @@ class Model(OnnxModel):
         """The inputs by name, which may include variables."""
         if isinstance(inputs, Mapping):
             return dict(inputs)
-        values = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
         names = tuple(name for name in self._file.inputs if name not in self._states)
-        if len(values) != len(names):
-            text = f"Model: {len(values)} inputs are given, expected {len(names)}: {names}"
-            raise SpecError(text, "missing_tensor", names[min(len(values), len(names) - 1)])
-        return dict(zip(names, values, strict=True))
+        return by_name(names, inputs)
 
     def _name(self, inputs: object) -> dict[str, Any]:
         """The inputs and the variables as arrays by name; absent variables have first values."""
@@ -214,21 +212,6 @@ class Model(OnnxModel):
             defaults=defaults,
         )
 
-    def save(self, path: archive.Path | IO[bytes]) -> None:
-        """Writes the graph and its constants to a zip file, which `load` reads.
-
-        Args:
-          path: the path of the file, or a file that is open for writing bytes.
-        """
-        super().save(path)
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Pickles what `save` writes, and functions of `operators` by their names."""
-        file, functions = io.BytesIO(), self._options.operators
-        self.save(file)
-        names = archive.needed_operators(self._saved, self._options)
-        return _unpickle, (file.getvalue(), {name: functions[name] for name in names})
-
 
 def _repeated(batch: int, x: Array) -> Array:
     """Copies of an array one after the other along the first axis."""
@@ -238,8 +221,3 @@ def _repeated(batch: int, x: Array) -> Array:
 def _joined(x: Array) -> Array:
     """Parts one after the other along the first axis."""
     return x.reshape(-1, *x.shape[2:]) if x.ndim > 1 else x
-
-
-def _unpickle(data: bytes, operators: Mapping[str, Callable[..., Any]]) -> Model:
-    model: Model = importlib.import_module("dmlax.litert").load(data, operators=operators)
-    return model

@@ -21,6 +21,7 @@ from dmlax.litert.schema import (
 from dmlax.onnx.budget import MAXIMUM_RANK, Budget
 from dmlax.onnx.errors import expect
 from dmlax.onnx.graph import CAPTURES, MAXIMUM_DEPTH, Graph, Node, TensorType, in_order
+from dmlax.onnx.operators.packed import unpack_bits
 
 DOMAIN, CUSTOM = "litert", "custom"
 NEXT = ":next"
@@ -234,9 +235,8 @@ class _Reader:
             needed = (count + 1) // 2
             expect(len(data) == needed, f"{info.place} has {len(data)} bytes, expected {needed}")
             self.budget.spend_on(info.place, 2 * count + 2)
-            pairs = np.frombuffer(data, np.uint8)
-            halves = np.stack([pairs & 15, pairs >> 4], -1).reshape(-1)[:count].astype(np.int8)
-            return ((halves ^ 8) - 8).reshape(shape)
+            halves = unpack_bits(np.frombuffer(data, np.uint8), 4, count, is_signed=True)
+            return halves.reshape(shape)
         needed = count * wanted.dtype.itemsize
         expect(len(data) == needed, f"{info.place} has {len(data)} bytes, expected {needed}")
         return np.frombuffer(data, wanted.dtype).reshape(shape)

@@ -20,6 +20,7 @@ from jax import Array, lax
 from dmlax._core.arguments import Rules, aval_of
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, Graph, Node, TensorType
+from dmlax.onnx.operators.caches import or_nan
 from dmlax.onnx.operators.values import device_dtype
 
 Kind = Literal["cache", "shared", "window", "replaced", "grown"]
@@ -208,12 +209,9 @@ class Slots:
             for name, x in self.inputs.items():
                 shape = [n if isinstance(n, int) else names.get(str(n), 4) for n in x.shape]
                 if name in self.given():
-                    draw = (
-                        rng.normal(0, 1, shape)
-                        if x.dtype.kind == "f"
-                        else rng.integers(0, 2, shape)
-                    )
-                    given[name] = draw.astype(x.dtype)
+                    is_float = x.dtype.kind == "f"
+                    drawn = rng.normal(0, 1, shape) if is_float else rng.integers(0, 2, shape)
+                    given[name] = drawn.astype(x.dtype)
                 elif self._made(name) == "mask":
                     made[name] = np.ones((1, stop), x.dtype)
                 elif self._made(name) == "positions":
@@ -248,7 +246,7 @@ class Slots:
         )
 
     def _made(self, name: str) -> str | None:
-        """What a step makes an input of: the name of a rule in `make`."""
+        """The name of the rule in `make` by which a step makes an input; None for other inputs."""
         x = self.inputs[name]
         if x.dtype.kind not in "iu":
             return None
@@ -269,16 +267,10 @@ class Slots:
         places = state.lengths[:, None] + jnp.arange(length, dtype=np.int32)
         mask = jnp.arange(state.capacity, dtype=np.int32) < ends[:, None]
         if self.grows:
-            keys = jnp.arange(
-                -state.capacity, length, dtype=np.int32
-            )  # relative to the first new one
+            # Places relative to the first new row.
+            keys = jnp.arange(-state.capacity, length, dtype=np.int32)
             mask = (keys >= -state.lengths[:, None]) & (keys < counts[:, None])
-        values = {
-            "last": ends - 1,
-            "past": state.lengths[:1],
-            "mask": mask,
-            "positions": places,
-        }
+        values = {"last": ends - 1, "past": state.lengths[:1], "mask": mask, "positions": places}
         made: dict[str, Any] = {}
         for name, x in self.inputs.items():
             rule = self._made(name)
@@ -329,8 +321,7 @@ def mark(outputs: Mapping[str, Array], has_room: Array) -> dict[str, Array]:
     def floats(x: Array) -> Array:
         if not jnp.issubdtype(x.dtype, jnp.floating) or x.shape[:1] != has_room.shape:
             return x
-        valid = has_room.reshape((-1,) + (1,) * (x.ndim - 1))
-        return jnp.where(valid, x, jnp.asarray(np.nan, x.dtype))
+        return or_nan(x, has_room)
 
     return {name: floats(x) for name, x in outputs.items()}
 

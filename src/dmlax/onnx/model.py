@@ -7,7 +7,7 @@ import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Literal, TypeAlias
+from typing import IO, Any, ClassVar, Literal, TypeAlias
 
 import jax
 import jax.export
@@ -33,6 +33,7 @@ from dmlax.onnx.operators.nonzero import COUNTED
 from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.values import (
     NARROWED,
+    by_first_axis,
     device_dtype,
     fits,
     narrow,
@@ -101,6 +102,10 @@ class ModelExplanation:
         return f"{platform}: {runs}; {nodes} compute{'s' if count == 1 else ''} floats"
 
 
+def _unpickle(data: bytes, operators: Mapping[str, Callable[..., Any]]) -> "Model":
+    return dmlax.onnx.load(data, operators=operators)
+
+
 class Model:
     """An ONNX model, which `dmlax.onnx.load` makes.
 
@@ -108,6 +113,7 @@ class Model:
     """
 
     __module__ = "dmlax.onnx"
+    _unpickle: ClassVar[Callable[..., "Model"]] = staticmethod(_unpickle)
 
     def __init__(self, graph: Graph, options: Options) -> None:
         self._options = options
@@ -175,10 +181,7 @@ class Model:
             the field is its name. An integer does not fit the input's dtype (code `value`). An
             output has more rows than its `nonzero_size` (code `sizes`).
         """
-        if inputs and keywords:
-            text = "Model: inputs are given by position and by keyword, expected one or the other"
-            raise SpecError(text, "option", next(iter(keywords)))
-        given: Any = keywords or _one_or_all(inputs)
+        given: Any = one_form(inputs, keywords)
         if names := self._given_defaults(given):
             return self._with_defaults(names)(given)
         if self._size_inputs:
@@ -336,8 +339,8 @@ class Model:
             (field `state`). If lengths are traced, a sequence without room gets NaN.
         """
         named = self._name_step(inputs, keywords)
-        state, counts = self._expect_room(state, named, counts)
-        outputs, state = self._jitted_step(self.params, state, named, counts)
+        valid = self._expect_room(state, named, counts)
+        outputs, state = self._jitted_step(self.params, state, named, valid)
         return outputs, state
 
     def prefill(
@@ -355,7 +358,7 @@ class Model:
           The outputs of the last valid row of every sequence, with one row; and the next state.
         """
         named, slots = self._name_step(inputs, keywords), self._slots
-        state, _ = self._expect_room(state, named, counts, is_cut=True)
+        self._expect_room(state, named, counts, is_cut=True)
         most = np.full(state.lengths.shape, _rows(named), np.int32)
         valid = most if counts is None else np.asarray(counts, np.int32)
         is_exact, last = not slots.takes_counts, dict[str, Array]()
@@ -372,7 +375,7 @@ class Model:
             outputs, state = self._jitted_last(self.params, state, part, given)
             if last and not now.all():
                 outputs = {
-                    name: jnp.where(now.reshape((-1,) + (1,) * (x.ndim - 1)) > 0, x, last[name])
+                    name: jnp.where(by_first_axis(now, x.ndim) > 0, x, last[name])
                     for name, x in outputs.items()
                 }
             last = outputs
@@ -442,7 +445,7 @@ class Model:
             def last(x: Array) -> Array:
                 if x.ndim < 2 or x.shape[:2] != (index.shape[0], rows):
                     return x
-                return jnp.take_along_axis(x, index.reshape((-1,) + (1,) * (x.ndim - 1)), axis=1)
+                return jnp.take_along_axis(x, by_first_axis(index, x.ndim), axis=1)
 
             return {name: last(x) for name, x in outputs.items()}, state
 
@@ -452,12 +455,9 @@ class Model:
         self, inputs: tuple[Any, ...], keywords: Mapping[str, ArrayLike]
     ) -> dict[str, Any]:
         """The inputs of a step by name, those that a step makes only if they are given."""
-        if inputs and keywords:
-            text = "Model: inputs are given by position and by keyword, expected one or the other"
-            raise SpecError(text, "option", next(iter(keywords)))
-        names, given = self._slots.given(), keywords or _one_or_all(inputs)
+        names, given = self._slots.given(), one_form(inputs, keywords)
         if not isinstance(given, Mapping):
-            given = _by_name(names, inputs[0] if len(inputs) == 1 else inputs)
+            given = by_name(names, inputs[0] if len(inputs) == 1 else inputs)
         known = {*self._file.inputs} - self._slots.pasts
         for name in (*names, *given):
             if name not in given:
@@ -489,10 +489,10 @@ class Model:
         named: Mapping[str, Any],
         counts: ArrayLike | None,
         is_cut: bool = False,
-    ) -> tuple[State, Array | None]:
+    ) -> Array | None:
         """Refuses counts and chunks that do not fit a state, where values are known.
 
-        With `is_cut` the padding of a chunk needs no room.
+        Returns the counts on the device. With `is_cut` the padding of a chunk needs no room.
         """
         self._slots.expect_state(state)
         self._expect_batch(state, named)
@@ -514,7 +514,7 @@ class Model:
                 text = f"Model: state is full: it has {longest} of {state.capacity} tokens, and the"
                 text += f" chunk {rows} rows: give init_state a larger capacity"
                 raise SpecError(text, "sizes", "state")
-        return state, None if valid is None else jnp.asarray(valid, np.int32)
+        return None if valid is None else jnp.asarray(valid, np.int32)
 
     @contextlib.contextmanager
     def _blaming_sizes(self, values: Mapping[str, Array]) -> Iterator[None]:
@@ -617,7 +617,7 @@ class Model:
     def _name(self, inputs: object) -> dict[str, Any]:
         """The inputs as arrays by name, all of them and no other."""
         names = tuple(self._file.inputs)
-        named = inputs if isinstance(inputs, Mapping) else _by_name(names, inputs)
+        named = inputs if isinstance(inputs, Mapping) else by_name(names, inputs)
         for name in (*names, *named):
             if name not in named:
                 raise SpecError(f"Model: input {name} is missing", "missing_tensor", name)
@@ -736,15 +736,11 @@ class Model:
         file, functions = io.BytesIO(), self._options.operators
         self.save(file)
         names = archive.needed_operators(self._saved, self._options)
-        return _unpickle, (file.getvalue(), {name: functions[name] for name in names})
+        return self._unpickle, (file.getvalue(), {name: functions[name] for name in names})
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {x}" for name, x in self._file.inputs.items())
         return f"Model({inputs} -> {', '.join(self._file.outputs)})"
-
-
-def _unpickle(data: bytes, operators: Mapping[str, Callable[..., Any]]) -> Model:
-    return dmlax.onnx.load(data, operators=operators)
 
 
 def _array_of(value: Param | np.ndarray) -> Array:
@@ -768,12 +764,20 @@ def _rows(named: Any) -> int:
     return rows
 
 
+def one_form(inputs: tuple[object, ...], keywords: Mapping[str, object]) -> Any:
+    """The inputs of a call in one form: keywords, one dict or a tuple; refuses both ways."""
+    if inputs and keywords:
+        text = "Model: inputs are given by position and by keyword, expected one or the other"
+        raise SpecError(text, "option", next(iter(keywords)))
+    return keywords or _one_or_all(inputs)
+
+
 def _one_or_all(inputs: tuple[object, ...]) -> object:
     """One dict of inputs, or a tuple of them."""
     return inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
 
 
-def _by_name(names: tuple[str, ...], inputs: object) -> dict[str, object]:
+def by_name(names: tuple[str, ...], inputs: object) -> dict[str, object]:
     """Names an array, or a tuple of all inputs in the file's order."""
     values = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     if len(values) != len(names):

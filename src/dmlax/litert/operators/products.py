@@ -12,7 +12,7 @@ from jax import Array, lax
 import dmlax
 from dmlax._core import choice, fixed_point
 from dmlax._core.fixed_point import Multiplier
-from dmlax._core.windows import dilated_size, same_padding
+from dmlax._core.windows import dilated_size, same_padding, tap_slices, taps
 from dmlax.errors import UnsupportedError
 from dmlax.litert.operators import requantize
 from dmlax.litert.operators.table import Call, Info, Known, Tensor, expect_rank, operator
@@ -136,8 +136,8 @@ def _of_floats(
 
     if groups > 1 and w.shape[3] == 1 and w.shape[1] * w.shape[2] <= _MOST_TAPS:
         output = jax.eval_shape(convolve, (x, w))
-        taps = functools.partial(_add_taps, output.shape, options)
-        result: Array = choice.by_platform((x, w), output, convolve, {"cpu": taps})
+        add_taps = functools.partial(_add_taps, output.shape, options)
+        result: Array = choice.by_platform((x, w), output, convolve, {"cpu": add_taps})
     else:
         result = convolve((x, w))
     return call.activate(result if bias is None else result + bias.reshape(-1))
@@ -152,7 +152,7 @@ def _padding(call_padding: str, sizes: Sequence[int], kernel: Sequence[int], opt
     return [(total // 2, total - total // 2) for total in totals]
 
 
-def _add_taps(shape: Sequence[int], options: Any, operands: tuple[Array, Array]) -> Array:
+def _add_taps(shape: tuple[int, ...], options: Any, operands: tuple[Array, Array]) -> Array:
     """A depthwise convolution as a sum of shifted images, one loop for XLA on a CPU."""
     image, filter = operands
     multiplier = filter.shape[0] // image.shape[3]
@@ -160,10 +160,9 @@ def _add_taps(shape: Sequence[int], options: Any, operands: tuple[Array, Array])
     spatial = _padding(options["padding"], image.shape[1:3], filter.shape[1:3], options)
     padded = jnp.pad(image, [(0, 0), *spatial, (0, 0)])
     total = jnp.zeros((), image.dtype)
-    for tap in np.ndindex(*filter.shape[1:3]):
-        places = zip(tap, shape[1:3], options["strides"], options["dilations"], strict=True)
-        axes = [slice(i * d, i * d + (n - 1) * s + 1, s) for i, n, s, d in places]
-        total = total + padded[:, axes[0], axes[1]] * filter[:, tap[0], tap[1], 0]
+    for tap in taps(filter.shape[1:3]):
+        axes = tap_slices(tap, shape[1:3], options["strides"], options["dilations"])
+        total = total + padded[:, *axes] * filter[:, *tap, 0]
     return total
 
 

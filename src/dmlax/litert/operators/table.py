@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dmlax._core.fixed_point import round_half_away
 from dmlax.errors import UnsupportedError
 from dmlax.litert.schema import OPTIONS
 from dmlax.onnx.errors import ModelError
@@ -93,14 +94,9 @@ class Call:
         for name, count, axis in zip(dtypes, counts, axes, strict=True):
             scales, zeros = (x[start : start + count] for x in (all_scales, all_zeros))
             start += count
-            known = name and hasattr(jnp, f"{name}_" if name == "bool" else name)
-            info = known and Info(
-                np.dtype(getattr(jnp, f"{name}_" if name == "bool" else name)),
-                np.array(scales, np.float32),
-                np.array(zeros, np.int32),
-                axis,
-            )
-            infos.append(info or None)
+            dtype = getattr(jnp, "bool_" if name == "bool" else name, None) if name else None
+            parameters = np.array(scales, np.float32), np.array(zeros, np.int32), axis
+            infos.append(None if dtype is None else Info(np.dtype(dtype), *parameters))
         return cls(attributes, tuple(infos), operands, outputs)
 
     def __getattr__(self, name: str) -> Any:
@@ -148,10 +144,7 @@ class Call:
         low, high = _BOUNDS[activation]
 
         def place(value: float) -> int:
-            quotient = np.float32(value) / info.scale
-            return info.zero_point + int(
-                np.trunc(quotient + np.copysign(np.float32(0.5), quotient))
-            )
+            return info.zero_point + int(round_half_away(np.float32(value) / info.scale))
 
         least = least if low is None else max(int(least), place(low))
         most = most if high is None else min(int(most), place(high))

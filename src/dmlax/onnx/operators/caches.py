@@ -8,7 +8,7 @@ program here, the outputs of that sequence are NaN.
 
 import math
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from dmlax._core import ieee
 from dmlax._core.arguments import is_static
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
+from dmlax.onnx.operators.packed import unpack_bits
 from dmlax.onnx.operators.table import Parameter, Size, Tensor, operator
 from dmlax.onnx.operators.transformer import (
     MaskedHeads,
@@ -30,6 +31,7 @@ from dmlax.onnx.operators.transformer import (
     unpack_rows,
 )
 from dmlax.onnx.operators.values import (
+    by_first_axis,
     expect_equal_sizes,
     integers,
     is_known,
@@ -75,6 +77,12 @@ def grow(cache: Array, rows: Array, starts: Array, size: int) -> Array:
     missing = ((0, 0), (0, 0), (0, size - cache.shape[2]), (0, 0))
     is_new = (index >= 0) & (index < rows.shape[2])
     return jnp.where(is_new, picked.astype(cache.dtype), jnp.pad(cache, missing))
+
+
+def or_nan(x: Array, is_valid: Array) -> Array:
+    """A tensor whose sequences, along its first axis, are NaN where they are not valid."""
+    is_valid = by_first_axis(is_valid, x.ndim)
+    return jnp.where(is_valid, x, jnp.asarray(np.nan, x.dtype))
 
 
 class Reach(NamedTuple):
@@ -228,9 +236,7 @@ class Quantization(NamedTuple):
 
         def read(held: Array) -> Array:
             if self.kv_cache_bit_width == 4:
-                fields = jnp.stack([held & np.uint8(15), held >> np.uint8(4)], axis=-1)
-                held = fields.astype(np.int8) - np.int8(8)
-                held = held.reshape((*held.shape[:3], -1))
+                held = unpack_bits(held, 4, 2 * held.shape[3]).astype(np.int8) - np.int8(8)
             return held.astype(np.float32) * scale
 
         return read
@@ -397,8 +403,7 @@ class _Step(NamedTuple):
             is_valid = is_valid & ((self.ends >= length) | (jnp.asarray(total) == length))
         reach = Reach(self.places, self.ends, self.heads.causal, self.heads.local_window_size)
         y, scores = self._attend(tuple(present), reach, bias, sink)
-        y = jnp.where(is_valid[:, None, None, None], y, jnp.asarray(np.nan, y.dtype))
-        return y, present, None if scores is None else scores[..., :total]
+        return or_nan(y, is_valid), present, None if scores is None else scores[..., :total]
 
     def slide(
         self, bias: Array | None, sink: Array | None
@@ -432,13 +437,11 @@ class _Step(NamedTuple):
             bias = jnp.broadcast_to(bias, (self.q.shape[0], *bias.shape[1:]))
             bias = jnp.take_along_axis(bias, columns, axis=3)
         k, v = (read(x) for read, x in zip(self.reads, staged, strict=True))
-        attended = attend(self.q, k, v, bias, reach.allowed(places), **self._options(sink))  # type: ignore[arg-type]
+        attended = attend(self.q, k, v, bias, reach.allowed(places), **self._options(sink))
         is_valid = (self.ends >= 1) & (self.starts >= 0)
-        y = attended.result.astype(self.q.dtype)
-        y = jnp.where(is_valid[:, None, None, None], y, jnp.asarray(np.nan, y.dtype))
-        return y, present, None
+        return or_nan(attended.result.astype(self.q.dtype), is_valid), present, None
 
-    def _options(self, sink: Array | None) -> dict[str, object]:
+    def _options(self, sink: Array | None) -> dict[str, Any]:
         """The keywords of `attend`."""
         sink = None if sink is None else sink.reshape((1, -1, 1, 1))
         if sink is None and self.heads.smooth_softmax == 1:
@@ -454,10 +457,10 @@ class _Step(NamedTuple):
         if is_static((*caches[0].shape, *self.q.shape)) and capacity > _BLOCK and not has_scores:
             pair = (caches[0], caches[1])
             options["scale"] = self.heads.scale or 1 / math.sqrt(self.q.shape[-1])
-            return attend_in_blocks(self.q, pair, self.reads, reach, bias, **options), None  # type: ignore[arg-type]
+            return attend_in_blocks(self.q, pair, self.reads, reach, bias, **options), None
         k, v = (read(x) for read, x in zip(self.reads, caches, strict=True))
         allowed = reach.allowed(_count(capacity)[None])
-        attended = attend(self.q, k, v, bias, allowed, **options)  # type: ignore[arg-type]
+        attended = attend(self.q, k, v, bias, allowed, **options)
         scores = None
         if has_scores:
             scores = attended.probabilities if self.heads.qk_output == 2 else attended.biased
@@ -510,8 +513,7 @@ class Shared(NamedTuple):
             allowed = reach.allowed(_count(capacity)[None])
             attended = attend(q, k, v, bias, allowed, scale=heads.scale)
             y, scores = attended.result, attended.biased[..., :total] if known else None
-        y = jnp.where(is_valid, y, jnp.asarray(np.nan, y.dtype))
-        return merge_heads(y), *present, *([] if scores is None else [scores])
+        return merge_heads(or_nan(y, is_valid)), *present, *([] if scores is None else [scores])
 
     def _of_beams(self, x: Array, starts: Array) -> Array:
         """Takes the past keys or values of the beams that have them."""
@@ -627,7 +629,5 @@ def scatter_tensor(
         put = jax.vmap(lambda x, at, y: x.at[(*before, at)].set(y))
         return jnp.asarray(put(cache, places, update))  # type: ignore[no-untyped-call]
     if jnp.issubdtype(cache.dtype, jnp.floating):  # a place beyond the cache must not go unseen
-        is_valid = (starts >= 0) & (starts + length <= capacity)
-        is_valid = is_valid.reshape((-1,) + (1,) * (cache.ndim - 1))
-        update = jnp.where(is_valid, update, jnp.asarray(np.nan, cache.dtype))
+        update = or_nan(update.astype(cache.dtype), (starts >= 0) & (starts + length <= capacity))
     return write(cache, update, starts, axis)

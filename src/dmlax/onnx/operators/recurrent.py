@@ -15,12 +15,12 @@ from jax import Array, lax
 
 import dmlax
 from dmlax._core import ieee
+from dmlax._core.rational import logistic, tanh
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators.moves import reverse_sequence
-from dmlax._core.rational import logistic, tanh
 from dmlax.onnx.operators.table import Parameter, Quantized, Tensor, operator
 from dmlax.onnx.operators.values import expect_equal_sizes, is_known, to_device
 

@@ -13,6 +13,7 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from dmlax._core import ieee
+from dmlax._core.fixed_point import round_half_away
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import Known, Tensor, operator
@@ -253,7 +254,7 @@ class Method(NamedTuple):
         starts, shares = self._smooth_windows(axis)
         is_byte = x.dtype.itemsize == 1
         if is_byte:
-            shares = np.trunc(shares * 2.0**_BYTE_BITS + np.copysign(0.5, shares))
+            shares = round_half_away(shares * 2.0**_BYTE_BITS)
         weights = jnp.asarray(shares.astype(np.int32 if is_byte else np.float32))
         multiply, add = (jnp.multiply, jnp.add) if is_byte else (ieee.multiply, ieee.add)
         wide = x.astype(weights.dtype)

@@ -14,6 +14,7 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from dmlax._core import compat
+from dmlax._core.rational import LOGISTIC
 from dmlax._core.requantize import Arithmetic
 from dmlax._fused.softmax.call import SOFTMAX
 from dmlax._fused.softmax.plan import Softmax, SoftmaxPlan
@@ -21,7 +22,6 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import exact_softmax
 from dmlax.onnx.operators.error_function import polynomial
-from dmlax._core.rational import LOGISTIC
 from dmlax.onnx.operators.table import Output, Quantized, Tensor, find
 from dmlax.onnx.operators.values import is_known
 

@@ -365,6 +365,11 @@ def by_channel(values: Tensor, rank: int) -> Array:
     return to_device(values).reshape((1, -1) + (1,) * (rank - 2))
 
 
+def by_first_axis(values: _Array, rank: int) -> _Array:
+    """Values along the first axis, in a shape that broadcasts to tensors of a rank."""
+    return values.reshape((-1,) + (1,) * (rank - 1))
+
+
 def device_dtype(dtype: DTypeLike) -> np.dtype:
     """The dtype that JAX has for one of the file's: int32 for int64 unless x64 is on."""
     dtype = np.dtype(dtype)
