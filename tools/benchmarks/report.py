@@ -24,6 +24,7 @@ from dmlax._cpu.allocator import VARIABLE
 from tools.benchmarks import amx, stored
 
 _PACKAGES = ("dmlax", "jax", "jaxlib", "libtpu", "numpy", "onnxruntime", "torch")
+_FIGURE = re.compile(r"dmlax .*|(call )?us|(memory )?ratio|speed-up|.*over .*")
 Row = dict[str, Any]
 Option = tuple[str, Mapping[str, Any]]  # an argument of `argparse`: its flag and settings
 T = TypeVar("T")
@@ -52,6 +53,14 @@ class Report:
     rows: list[Row] = field(default_factory=list)
     facts: Row = field(default_factory=dict)
     measured_on: Row | None = None
+
+    def add_beside(self, others: Sequence[Row], what: str) -> None:
+        """Put the figures of another run beside those of each row: columns keep their order."""
+        for row, other in zip(self.rows, others, strict=True):
+            for name in [*row]:
+                row[name] = row.pop(name)
+                if _FIGURE.fullmatch(name):
+                    row[f"{name} {what}"] = other[name]
 
     def machine(self) -> Row:
         """The machine and versions of the rows."""

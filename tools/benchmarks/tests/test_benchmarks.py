@@ -4,6 +4,7 @@ import platform
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from tools.benchmarks import __main__, cases, layers, operators, report, stored,
 
 
 def test_a_table_is_printed_and_written(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("DMLAX_KEEP_FREED_MEMORY", "1")
+
     def run(only, repeats):
         yield report.Report("overhead", [{"call": "add", "us": 1.23456, "ratio": 0.5 * repeats}])
 
@@ -20,6 +23,34 @@ def test_a_table_is_printed_and_written(monkeypatch, tmp_path, capsys):
     (row,) = stored.read(tmp_path / "table.json")["overhead"]["rows"]
     assert row == {"call": "add", "us": 1.235, "ratio": 1.5}
     assert "add" in capsys.readouterr().out
+
+
+def test_each_figure_has_that_without_kept_memory_beside_it(monkeypatch, tmp_path):
+    """The process measures again in another one, whose environment says so."""
+    kept = []
+
+    def run(only, repeats):
+        row = {"call": "add", "us": 1 + repeats, "ratio": 0.5, "spread": "0.4-0.6"}
+        yield report.Report("overhead", [row])
+
+    def run_off(command, env, **options):
+        assert (env["DMLAX_KEEP_FREED_MEMORY"], kept) == ("0", [])
+        reports = [report.Report("overhead", [{"call": "add", "us": 9.0, "ratio": 0.8}])]
+        report.write(Path(command[-1]), reports)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setenv("DMLAX_KEEP_FREED_MEMORY", "0")  # to be absent again after the test
+    monkeypatch.delenv("DMLAX_KEEP_FREED_MEMORY")
+    monkeypatch.setattr("tools.benchmarks.overhead.run", run)
+    monkeypatch.setattr(__main__.dmlax, "keep_freed_memory", lambda: kept.append(True))
+    monkeypatch.setattr(__main__.subprocess, "run", run_off)
+    __main__.main(["overhead", "--json", str(tmp_path / "table.json")])
+    (row,) = stored.read(tmp_path / "table.json")["overhead"]["rows"]
+    assert [*row.items()] == [
+        *(("call", "add"), ("us", 21.0), ("us off", 9.0)),
+        *(("ratio", 0.5), ("ratio off", 0.8), ("spread", "0.4-0.6")),
+    ]
+    assert kept == [True]
 
 
 @pytest.mark.parametrize("name", operators.WORKS)
