@@ -1,7 +1,6 @@
 """The native convolutions: calls of the kernel, threads, refusals."""
 
 import concurrent.futures
-import timeit
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._cpu import library
 from support.raw_calls import GOOD
 
 TARGET = "dmlax_convolution_v1"
@@ -103,21 +101,6 @@ def test_patches_of_few_channels_are_exact(kernel, channels, packing):
     shape = (2, 3, kernel[0], 3, kernel[1], channels)
     patches = (x - np.int32(3)).reshape(shape)
     np.testing.assert_array_equal(sums, np.einsum("nyixjc,ijco->nyxo", patches, np.int32(w)))
-
-
-@pytest.mark.skipif(not library.reads_panels(), reason="no kernel reads panels")
-def test_patches_do_not_pack_prepared_panels_again():
-    """Packing 3 MiB of filter takes ten times as long as two patches' products."""
-    x = jax.device_put(np.ones((1, 16, 32, 3), np.uint8))
-    w, layouts = np.ones((4096, 3, 16, 16), np.int8), ("NHWC", "OIHW", "NHWC")
-    times = {}
-    for packing in ("rows", "panels"):
-        prepared = dmlax.prepare_filter(w, dimension_numbers=layouts, packing=packing)
-        call = jax.jit(partial(dmlax.convolution_integer, strides=(16, 16)))
-        times[packing] = min(
-            timeit.repeat(lambda: jax.block_until_ready(call(x, prepared)), number=1, repeat=9)  # noqa: B023
-        )
-    assert times["panels"] < times["rows"] / 2
 
 
 @pytest.mark.parametrize(("kernel", "dilation"), [((1, 1), 1000), ((2, 1), 90), ((3, 2), 45)])
