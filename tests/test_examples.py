@@ -10,7 +10,7 @@ import pytest
 
 import dmlax
 from dmlax import directml
-from support import DOCTEST, run_page
+from support import DOCTEST, NATIVE, needs_kernels, run_page
 
 pytestmark = pytest.mark.usefixtures("readers_jax")
 ROOT = Path(__file__).parent.parent
@@ -28,12 +28,18 @@ PAGES += sorted(
 
 
 TRAINS = ("docs/quantize.md",)  # a network
+EXPORTS = ("docs/saving.md",)  # a program with kernels
+
+
+def marks_of(page, is_slow):
+    """The marks of a page: a network takes long, and an export has kernels."""
+    return [*[needs_kernels] * (page in EXPORTS), *[pytest.mark.slow] * bool(is_slow)]
 
 
 @pytest.mark.parametrize(
     ("page", "x64"),
     [
-        pytest.param(page, x64, marks=pytest.mark.slow if x64 and (i % 3 or page in TRAINS) else ())
+        pytest.param(page, x64, marks=marks_of(page, x64 and (i % 3 or page in TRAINS)))
         for i, page in enumerate(PAGES)
         for x64 in (False, True)
     ],
@@ -51,7 +57,9 @@ def test_docstrings_show_what_happens_where_jax_has_64_bit_types(module):
         doctest.DocTestFinder(recurse=False),
     )
     functions = [
-        value for name in module.__all__ if inspect.isfunction(value := vars(module)[name])
+        value
+        for name in module.__all__
+        if inspect.isfunction(value := vars(module)[name]) and (NATIVE or name != "export")
     ]
     with jax.enable_x64(True):
         for function in functions:

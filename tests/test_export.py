@@ -12,10 +12,8 @@ import dmlax
 from dmlax._core import compat
 from dmlax._cpu import library
 from dmlax._cuda import capability
-from support import NATIVE, assert_same
+from support import assert_same, needs_kernels
 from support.laws import LAWS, TABLE, W, X, integer, variations_in_turn
-
-needs_kernels = pytest.mark.skipif(not NATIVE, reason="no kernels here")
 
 
 def lookup(x):

@@ -21,6 +21,7 @@ import dmlax
 from dmlax import directml
 from dmlax._cpu import library
 from dmlax.directml import BufferTensorDesc, DataType, FeatureLevel
+from support import needs_kernels
 from support.hostile.handlers import CALLS as HANDLERS
 from support.hostile.options import CALLS as OPERATORS
 from support.memory import resident
@@ -32,7 +33,6 @@ GROUPS = POOLS, CONVOLUTIONS, tuple(set(OPERATORS) - {*POOLS, *CONVOLUTIONS})
 SHAPED = ("dmlax_max_pooling_v1", "dmlax_average_pooling_v1", "dmlax_convolution_v1")
 TARGETS = SHAPED, tuple(set(HANDLERS) - set(SHAPED))
 HUGE = (2**31, 2**32 - 1, 2**32, 2**62, 2**63, 2**64, -1, -(2**63))
-native = pytest.mark.skipif(library.why_not("cpu") is not None, reason="needs the native kernels")
 
 
 def run(program, *arguments, **environment):
@@ -66,13 +66,13 @@ def test_every_operator_and_handler_is_given_them():
     assert set(library.TARGETS) == set(HANDLERS)
 
 
-@native
+@needs_kernels
 @pytest.mark.parametrize("targets", TARGETS, ids=("windows", "others"))
 def test_handlers_refuse_or_answer_hostile_attributes(targets):
     run("support.hostile.handlers", "0", *sorted(targets))
 
 
-@native
+@needs_kernels
 @pytest.mark.slow
 @pytest.mark.parametrize("target", HANDLERS)
 def test_handlers_refuse_or_answer_many_hostile_attributes(target):

@@ -21,6 +21,7 @@ from dmlax_conformance.oracle.calls import answer
 from dmlax_conformance.oracle.exact import rescale
 
 NATIVE = [] if library.why_not("cpu") else ["native_cpu"]  # tests/cpu says when it must be there
+needs_kernels = pytest.mark.skipif(not NATIVE, reason="the kernels are not built")
 OLDEST = pytest.mark.oldest  # a test that runs on the oldest Python and JAX too
 ParameterSet = type(pytest.param())
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}

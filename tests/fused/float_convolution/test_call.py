@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dmlax._cpu import library
 from dmlax._export import export
 from dmlax._fused.float_convolution.call import FLOAT_CONVOLUTION
 from dmlax._fused.float_convolution.plan import FilterShape, Geometry, PackedFilter, pack, unpack
+from support import needs_kernels
 from support.calls import float_convolution as calls
 
 pytestmark = pytest.mark.oldest
-needs_kernels = pytest.mark.skipif(bool(library.why_not("cpu")), reason="there are no kernels")
 SEEDS = range(1000, 1012)
 
 

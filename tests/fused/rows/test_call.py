@@ -9,6 +9,7 @@ import dmlax
 from dmlax._core.arguments import aval_of
 from dmlax._fused.rows import call, xla
 from dmlax._fused.rows.plan import Rows, RowsPlan
+from support import NATIVE
 
 pytestmark = pytest.mark.oldest
 
@@ -107,7 +108,7 @@ def test_averages_of_bytes_are_summed_in_onnxruntimes_order(pixels, channels, dt
     x = _RANDOM.integers(0, 256, (3, pixels, channels)).astype(np.uint8).view(dtype)
     plan, operands = call.AVERAGE.plan(x, table)
     wanted = averages(x, table)
-    for implementation in ("native_cpu", "xla"):
+    for implementation in ("xla", *NATIVE):
         found = call.AVERAGE.call(plan, operands, implementation)
         np.testing.assert_array_equal(found, wanted)
     mapped = jax.vmap(lambda x: call.AVERAGE.call(*call.AVERAGE.plan(x, table)))(x)
@@ -119,7 +120,7 @@ def test_averages_of_floats_have_the_bits_of_averages_of_bytes(pixels, channels)
     table = _RANDOM.standard_normal(256).astype(np.float32)
     x = _RANDOM.integers(0, 256, (3, pixels, channels)).astype(np.uint8)
     plan, operands = call.AVERAGE.plan(table[x])
-    for implementation in ("native_cpu", "xla"):
+    for implementation in ("xla", *NATIVE):
         found = call.AVERAGE.call(plan, operands, implementation)
         np.testing.assert_array_equal(found, averages(x, table))
     mapped = jax.vmap(lambda x: call.AVERAGE.call(*call.AVERAGE.plan(x)))(table[x])

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from dmlax._cpu import library
 from dmlax._fused.softmax.call import SOFTMAX
+from support import needs_kernels
 
-pytestmark = pytest.mark.skipif(bool(library.why_not("cpu")), reason="needs the native kernels")
+pytestmark = needs_kernels
 COUNTS = (1, 7, 64, 300)
 UNITS = 1 / 256, 2.0**-60, 0.01, 1.5, -0.01, 2.0**-126
 

@@ -10,6 +10,7 @@ import dmlax
 import dmlax.onnx
 from dmlax.onnx.operators import n_bits
 from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits
+from support import needs_kernels
 from support.onnx_files import NUMBERS, RNG, File, levels, scales
 
 MICROSOFT = "com.microsoft"
@@ -324,6 +325,7 @@ def test_malformed_products_are_refused(changes, message):
         dmlax.onnx.load(file.model())
 
 
+@needs_kernels
 def test_few_rows_take_the_kernel_and_more_rows_do_not():
     file = File(21)
     x = file.input(RNG.normal(0, 1, (33, 64)).astype(np.float32))

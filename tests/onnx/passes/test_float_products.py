@@ -10,9 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlax.onnx
-from dmlax._fused.float_convolution.call import packs_filters
+from support import NATIVE, needs_kernels
 
-needs_kernels = pytest.mark.skipif(not packs_filters(), reason="there are no kernels")
 FUNCTIONS = (
     *(("Relu", {}), ("HardSwish", {}), ("Sigmoid", {}), ("Tanh", {}), ("LeakyRelu", {})),
     *(("HardSigmoid", {"alpha": 0.3, "beta": 0.4}), ("Clip", {}), ("Swish", {}), ("Elu", {})),
@@ -179,7 +178,7 @@ def check(model, shape, rng):
         bound = 2e-5 * max(1e-3, float(np.abs(wanted).max()))
         np.testing.assert_allclose(found, wanted, rtol=0, atol=bound)
     whole = next(iter(loaded(batches[1]).values()))
-    for i in range(3):
+    for i in range(3 if NATIVE else 0):  # XLA orders the sums of a product by its shape
         alone = next(iter(loaded(batches[1][i : i + 1]).values()))
         np.testing.assert_array_equal(whole[i : i + 1], alone)
     return loaded

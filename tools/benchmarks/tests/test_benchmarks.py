@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dmlax._cpu import library
 from tools.benchmarks import __main__, cases, layers, operators, report, stored, timing, works
 
 
@@ -55,6 +56,8 @@ def test_each_figure_has_that_without_kept_memory_beside_it(monkeypatch, tmp_pat
 
 @pytest.mark.parametrize("name", operators.WORKS)
 def test_a_small_work_of_each_operator_has_the_peers_bits(name):
+    if name == "few_rows" and library.why_not("cpu"):
+        pytest.skip("the kernels are not built")
     works = {work.operator: work for work in operators.WORKS[name]() if work.input.size < 2**16}
     for work in works.values():
         assert operators.measure(work, 1, timing.NONE)["ratio"] > 0
