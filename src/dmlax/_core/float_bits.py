@@ -41,11 +41,12 @@ class FloatFormat(NamedTuple):
 
 FLOAT32 = FloatFormat(32, 23, -149)
 FLOAT16 = FloatFormat(16, 10, -24)
+BFLOAT16 = FloatFormat(16, 7, -133)
 
 
 def float_format(dtype: DTypeLike) -> FloatFormat:
-    """The format of a float32 or float16 dtype."""
-    return {"float32": FLOAT32, "float16": FLOAT16}[jnp.dtype(dtype).name]
+    """The format of a float32, float16 or bfloat16 dtype."""
+    return {"float32": FLOAT32, "float16": FLOAT16, "bfloat16": BFLOAT16}[jnp.dtype(dtype).name]
 
 
 Wide = tuple[Array, Array]  # (high, low) uint32 limbs of a 64-bit integer
@@ -307,7 +308,7 @@ def is_infinite(x: Array) -> Array:
 
 @compat.shared("dtype")
 def pack(negative: Array, magnitude: Wide, exponent: Array, dtype: DTypeLike) -> Array:
-    """Rounds `magnitude * 2**exponent` once, ties to even, to float32 or float16.
+    """Rounds `magnitude * 2**exponent` once, ties to even, to a float.
 
     Subnormals are kept, overflow gives infinity, an exact zero is +0.
     """

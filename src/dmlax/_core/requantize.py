@@ -172,15 +172,21 @@ def quantize_average(
     return saturate(_round_average(total, count, input_scale, output_scale), zero_point, dtype)
 
 
-def dequantize(x: Array, scale: Array, zero_point: Array | None) -> Array:
-    """(x - zero_point) * scale as a real number, rounded once to the scale's dtype, NaN kept."""
+def dequantize(
+    x: Array, scale: Array, zero_point: Array | None, dtype: DTypeLike | None = None
+) -> Array:
+    """(x - zero_point) * scale as a real number, rounded once to the scale's dtype, NaN kept.
+
+    The scale is float32 or float16, and another `dtype` may be named.
+    """
+    dtype = scale.dtype if dtype is None else dtype
     zero = jnp.zeros((), x.dtype) if zero_point is None else zero_point
     below = x < zero
     difference = jnp.where(below, _unsigned(zero) - _unsigned(x), _unsigned(x) - _unsigned(zero))
     factor = float_bits.unpack(scale)
     product = float_bits.multiply_wide(difference, factor.mantissa)
-    result = float_bits.pack(below ^ factor.negative, product, factor.exponent, scale.dtype)
-    return jnp.where(float_bits.is_nan(scale), scale, result)
+    result = float_bits.pack(below ^ factor.negative, product, factor.exponent, dtype)
+    return jnp.where(float_bits.is_nan(scale), scale.astype(dtype), result)
 
 
 def _unsigned(x: Array) -> Array:

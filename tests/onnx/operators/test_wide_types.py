@@ -128,6 +128,26 @@ def test_a_float32_output_of_a_float16_scale_is_not_rounded_to_float16(arithmeti
     np.testing.assert_array_equal(found, q.astype(np.float32) * np.float32(scale))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int32", "int4"])
+@pytest.mark.parametrize(("output", "fraction"), [("float16", 10), ("bfloat16", 7)])
+def test_exact_products_of_16_bits_are_rounded_once(output, fraction, dtype):
+    """Each product is beside the middle of two floats, and float32 rounds it to the middle."""
+    odd = np.arange(3, 7 if dtype == "int4" else 127, 2)
+    middle = 1 + 2.0 ** -(fraction + 1)
+    down = (middle / odd).astype(np.float32)
+    scale = np.concatenate([down, np.nextafter(down, np.float32(1))])
+    x = np.tile(odd, 2).astype(getattr(ml_dtypes, dtype, dtype))
+    file = File(23)
+    inputs = file.input(x), file.constant(scale)
+    y = file.node("DequantizeLinear", *inputs, axis=0, output_dtype=NUMBERS[output])
+    file.output(y, getattr(ml_dtypes, output, output))
+    found = dmlax.onnx.load(file.model(), arithmetic="exact")(file.inputs)[y]
+    product = x.astype(np.float64) * scale
+    assert ((np.float32(product) == middle) & (product > middle)).any()
+    wanted = np.where(product > middle, 1 + 2.0**-fraction, 1)
+    np.testing.assert_array_equal(np.asarray(found, np.float64), wanted)
+
+
 def test_quotients_of_bfloat16_are_float32_before_opset_23():
     file = File(21)
     x, scale = RNG.normal(0, 9, 50).astype(ml_dtypes.bfloat16), ml_dtypes.bfloat16(0.13)

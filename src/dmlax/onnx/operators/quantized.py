@@ -115,10 +115,12 @@ def dequantize(
     if x.dtype.name not in (*_QUANTIZED, "int32") and not is_float8(x.dtype):
         text = "expected an integer of 2 to 16 bits, int32 or a float of 8 bits"
         raise dmlax.UnsupportedError(f"its input is {x.dtype}, {text}")
-    if arithmetic == "exact" and dtype != scale.dtype:
-        scale = scale.astype(np.float32)  # rounds once, not to a float16 scale's dtype before
     scale = _along(scale, axis, x, block_size)
     zero_point = None if zero_point is None else _along(zero_point, axis, x, block_size)
+    if arithmetic == "exact" and dtype.itemsize == 2 and not is_float8(x.dtype):
+        return _rounded_once(x, zero_point, jnp.asarray(scale, np.float32), dtype)
+    if arithmetic == "exact" and dtype != scale.dtype:
+        scale = scale.astype(np.float32)
     is_finite = not is_known(scale) or bool(np.isfinite(scale.astype(np.float32)).all())
     rounds_twice = scale.dtype == np.float16 and arithmetic == "float32"  # ONNX Runtime does
     is_general = x.dtype.name not in _ELEMENTWISE or not is_finite
@@ -131,6 +133,15 @@ def dequantize(
     else:
         real = dmlax.element_wise_dequantize_linear(_of_rank(x), scale, zero_point)
     return jnp.asarray(convert(real.reshape(x.shape), dtype))
+
+
+def _rounded_once(
+    x: Tensor, zero_point: Tensor | None, scale: Array, dtype: np.dtype[Any]
+) -> Array:
+    """The real product of integers and a scale; an infinite scale gives infinities and NaN."""
+    x, point = jnp.asarray(x), None if zero_point is None else jnp.asarray(zero_point)
+    real = requantize.dequantize(x, scale, point, dtype)
+    return jnp.where(jnp.isinf(scale), scale_difference(x, point, scale).astype(dtype), real)
 
 
 # The dtypes that dmlax.element_wise_dequantize_linear takes.
