@@ -122,6 +122,13 @@ def test_blocks_in_8_bits_read_digits_as_well_as_in_float(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_resnet50_composed_by_hand_has_the_loaded_files_bits():
+    record = example("resnet50_int8")(["--size", "32"])
+    assert record.operators == 57
+    assert record.distinct > 100
+    assert record.differ == 0
+
+
 def test_sparse_events_gather_what_the_dense_model_sums():
     record = example("sparse_events")()
     assert 0 < record.active < record.pixels // 20

@@ -166,6 +166,103 @@ def test_a_function_without_operators_says_so():
     assert str(dmlax.explain(jnp.sum, X)) == "no operator of dmlax is called"
 
 
+# --- chains between bytes -------------------------------------------------------------
+
+
+def draw_chain(rng):
+    """A function of bytes that computes through floats, its arguments and the operator's name."""
+    spatial = rng.integers(4, 9, rng.integers(1, 4)).tolist()
+    channels_last = rng.random() < 0.5
+    shape = (2, *spatial, 3) if channels_last else (2, 3, *spatial)
+    axes = tuple(range(1, len(shape) - 1) if channels_last else range(2, len(shape)))
+    x, z = (jax.ShapeDtypeStruct(shape, rng.choice(["int8", "uint8"])) for _ in range(2))
+    window = tuple(2 if axis in axes else 1 for axis in range(len(shape)))
+    by_operator, relu, rounds, inner = rng.random(4) < (0.5, 0.5, 0.75, 0.5)
+    kind = rng.choice(["sum", "product", "max", "mean", "average", "three", "channels", "minus"])
+
+    def real(x):
+        if by_operator:
+            return dmlax.element_wise_dequantize_linear(x, 0.25, x.dtype.type(3))
+        return (x.astype(jnp.float32) - 3) * 0.25
+
+    def windows(x, zero, function):
+        return jax.lax.reduce_window(x, zero, function, window, window, "VALID")
+
+    functions = {
+        "sum": lambda x, z: real(x) + real(z),
+        "product": lambda x, z: real(z) * real(x),
+        "max": lambda x, z: windows(real(x), -np.inf, jax.lax.max),
+        "mean": lambda x, z: real(x).mean(axes, keepdims=bool(relu)),
+        "average": lambda x, z: windows(real(x), 0.0, jax.lax.add) / 2 ** len(axes),
+        "three": lambda x, z: real(x) + real(z) + real(x),
+        "channels": lambda x, z: real(x).mean(-1 if channels_last else 1),
+        "minus": lambda x, z: 1 / (1 + real(x)) + real(z),
+    }
+    names = {
+        "sum": "element_wise_quantized_linear_add",
+        "product": "element_wise_quantized_linear_multiply",
+        "max": "max_pooling",
+        "mean": "quantized_linear_global_average_pooling",
+        "average": "quantized_linear_average_pooling",
+    }
+
+    if len(spatial) == 1:
+        names["channels"] = names["mean"]  # the channels may be the only spatial axis
+
+    def chain(x, z):
+        y = functions[kind](x, z)
+        y = jax.nn.relu(y) if relu else y
+        if by_operator and rounds:
+            return dmlax.element_wise_quantize_linear(y, 0.5)
+        y = jnp.rint(y / 0.5) if rounds else jnp.floor(y / 0.5)
+        return jnp.clip(y, 0, 255).astype(jnp.uint8)
+
+    return (jax.jit(chain) if inner else chain), (x, z), names.get(kind) if rounds else None
+
+
+def test_a_chain_between_bytes_names_the_operator_that_computes_it():
+    rng = np.random.default_rng(57)
+    seen = set()
+    for _ in range(80):
+        function, arguments, name = draw_chain(rng)
+        chains = dmlax.explain(function, *arguments).chains
+        assert [line.split()[1] for line in chains] == ([name] if name else [])
+        output = jax.eval_shape(function, *arguments)
+        assert all(
+            line.startswith(f"uint8{list(output.shape)}:".replace(" ", "")) for line in chains
+        )
+        seen.add(name)
+    assert len(seen) == 6
+
+
+def test_chains_of_a_composed_network_are_printed_below_its_calls():
+    def network(x, w):
+        y = dmlax.quantized_linear_convolution(x, w, **SCALES, padding="SAME")
+        for _ in range(2):
+            y = jnp.rint(dmlax.element_wise_dequantize_linear(y, 0.5) + x.astype(np.float32) * 0.25)
+            y = jnp.clip(y, 0, 255).astype(jnp.uint8)
+        return jax.lax.reduce_window(
+            y, np.uint8(0), jax.lax.max, (1, 1, 3, 3), (1, 1, 2, 2), "SAME"
+        )
+
+    found = dmlax.explain(network, X, W[:3])
+    assert found.chains == (
+        "uint8[2,3,9,9]: quantized_linear_convolution_add computes this sum with a convolution's "
+        "result from bytes",
+        "uint8[2,3,9,9]: element_wise_quantized_linear_add computes this sum from bytes",
+        "uint8[2,3,5,5]: max_pooling computes this max pool from bytes",
+    )
+    assert str(found).splitlines()[-3:] == list(found.chains)
+    twice = dmlax.explain(lambda x: (network(x, W[:3]), network(x, W[:3])), X)
+    assert all(line.endswith("from bytes (2 times)") for line in twice.chains)
+    assert str(
+        dmlax.explain(lambda x: x.mean((2, 3)).round().astype(jnp.int8), X)
+    ).splitlines() == [
+        "no operator of dmlax is called",
+        "int8[2,3]: quantized_linear_global_average_pooling computes this mean from bytes",
+    ]
+
+
 def test_what_cannot_be_called_is_refused():
     with pytest.raises(dmlax.SpecError) as caught:
         dmlax.explain(3, X)

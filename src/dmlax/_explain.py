@@ -14,7 +14,7 @@ from typing import Any, overload
 import jax
 import jax.export
 
-from dmlax._core import dispatch, labels, splitting
+from dmlax._core import dispatch, float_chains, labels, splitting
 from dmlax._core.arguments import Rules
 from dmlax._core.keywords import expect_call
 from dmlax._cpu import library
@@ -37,20 +37,24 @@ class ProgramExplanation:
     """Every operator's call in a program, in order; printed, a table and the reasons below it.
 
     `devices` says which kernels the devices of a mesh run and what they exchange, or which kernels
-    an export calls.
+    an export calls. `chains` names the results in bytes that the program computes through floats or
+    wider integers, although an operator of dmlax computes them from bytes.
     """
 
     calls: tuple[dispatch.Explanation, ...]
     devices: tuple[str, ...] = ()
+    chains: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        last = [*self.devices, *self.chains]
         if not self.calls:
-            return "\n".join(self.devices) or "no operator of dmlax is called"
+            none = [] if self.devices else ["no operator of dmlax is called"]
+            return "\n".join([*none, *last])
         numbered = list(enumerate(self.calls, 1))
         rows: list[tuple[str, ...]] = [("", "operator", "call", *dispatch.PLATFORMS)]
         rows += [(str(i), call.operator, call.call, *_chosen(call)) for i, call in numbered]
         sentences = ((i, line) for i, call in numbered for line in _sentences(call))
-        return "\n".join([*table(rows), "", *_by_sentence(sentences), *self.devices])
+        return "\n".join([*table(rows), "", *_by_sentence(sentences), *last])
 
 
 @dataclass(frozen=True)
@@ -190,8 +194,11 @@ def _explain_program(
     function: Callable[..., Any], args: _Args, kwargs: _Kwargs
 ) -> ProgramExplanation:
     call, structs = _with_structs(function, args, kwargs)
-    calls = tuple(map(_explain_call, labels.labels(call, *structs)))
-    return ProgramExplanation(calls, tuple(_on_devices(function, args, kwargs)))
+    program = jax.make_jaxpr(call)(*structs).jaxpr
+    calls = tuple(map(_explain_call, labels.labels(program)))
+    devices = tuple(_on_devices(function, args, kwargs))
+    parts = {row.name: row.chain for row in OPERATORS if row.chain}
+    return ProgramExplanation(calls, devices, tuple(float_chains.float_chains(program, parts)))
 
 
 def _on_devices(function: Callable[..., Any], args: _Args, kwargs: _Kwargs) -> Iterator[str]:

@@ -53,6 +53,7 @@ DeviceArray: Any = (
 )  # the class of arrays that are no tracers
 Equation: TypeAlias = JaxprEqn
 Program: TypeAlias = Jaxpr
+Constant: TypeAlias = core.Literal
 ClosedProgram: Any = getattr(core, "ClosedJaxpr", Jaxpr)  # a Jaxpr since JAX 0.12
 _PACKAGE, _JAX = str(Path(__file__).parents[1]), str(Path(jax.__file__).parent)
 

@@ -1,6 +1,6 @@
 """Labels: the calls of operators that a program says it makes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -8,7 +8,7 @@ from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-from dmlax._core.compat import ClosedProgram, Program
+from dmlax._core.compat import ClosedProgram, Equation, Program
 
 _Outputs = TypeVar("_Outputs")  # a pytree of arrays
 
@@ -27,18 +27,20 @@ def label(outputs: _Outputs, call: object, operands: object = None) -> _Outputs:
     return labelled
 
 
-def labels(function: Callable[..., Any], *args: object) -> list[Any]:
-    """Every `call` that `label` left in a function, in the order of its program."""
-    return list(_labels(jax.make_jaxpr(function)(*args).jaxpr))
-
-
-def _labels(jaxpr: Program) -> Iterator[Any]:
-    for equation in jaxpr.eqns:
+def labels(program: Program) -> Iterator[Any]:
+    """Every `call` that `label` left in a program, in its order."""
+    for equation in program.eqns:
         if equation.primitive is _label:
             yield equation.params["call"]
-        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
-            if _is_jaxpr(value):
-                yield from _labels(value.jaxpr if isinstance(value, ClosedProgram) else value)
+        for inner in programs(equation):
+            yield from labels(inner)
+
+
+def programs(equation: Equation) -> Iterator[Program]:
+    """The programs among an equation's parameters."""
+    for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
+        if _is_jaxpr(value):
+            yield value.jaxpr if isinstance(value, ClosedProgram) else value
 
 
 def _is_jaxpr(value: object) -> bool:

@@ -82,6 +82,7 @@ class OperatorRow:
       dtypes: those of its tensors, in words, for the table of operators.
       directml: its descriptor, support tables and call; None where DirectML has no such operator.
       older: those of the descriptor's former versions.
+      chain: its part in chains of JAX's own functions, which `explain` finds; "" for none.
       twin: True if `dmlax.training` has a function of its name, or that function's name.
     """
 
@@ -90,6 +91,7 @@ class OperatorRow:
     directml: Support | None = None
     older: tuple[Support, ...] = ()
     twin: bool | str = False
+    chain: str = ""
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -124,24 +126,36 @@ _DEQUANTIZED = "(u)int8, (u)int16, (u)int32 to float32, float16"
 _DYNAMIC = "float32, float16 to int8, uint8; scale float32"
 OPERATORS = (
     OperatorRow(nonzero.NONZERO, _OF_NONZERO, NONZERO_COORDINATES),
-    OperatorRow(convolution.QUANTIZED, _BIASED, QUANTIZED_LINEAR_CONVOLUTION, twin=True),
-    OperatorRow(convolution_add.QUANTIZED_ADD, _BIASED, twin=True),
+    OperatorRow(
+        convolution.QUANTIZED, _BIASED, QUANTIZED_LINEAR_CONVOLUTION, twin=True, chain="convolution"
+    ),
+    OperatorRow(
+        convolution_add.QUANTIZED_ADD, _BIASED, twin=True, chain="sum with a convolution's result"
+    ),
     OperatorRow(convolution.INTEGER, f"{_BYTES}, to int32", CONVOLUTION_INTEGER),
     OperatorRow(
-        *(elementwise.QUANTIZE, _QUANTIZED, ELEMENT_WISE_QUANTIZE_LINEAR), twin="fake_quantize"
+        *(elementwise.QUANTIZE, _QUANTIZED, ELEMENT_WISE_QUANTIZE_LINEAR),
+        twin="fake_quantize",
+        chain="quantization",
     ),
-    OperatorRow(elementwise.DEQUANTIZE, _DEQUANTIZED, ELEMENT_WISE_DEQUANTIZE_LINEAR),
+    OperatorRow(
+        elementwise.DEQUANTIZE, _DEQUANTIZED, ELEMENT_WISE_DEQUANTIZE_LINEAR, chain="dequantization"
+    ),
     OperatorRow(matmul.INTEGER, f"{_BYTES}, to int32", MATRIX_MULTIPLY_INTEGER),
     OperatorRow(matmul.QUANTIZED, _BIASED, QUANTIZED_LINEAR_MATRIX_MULTIPLY, twin=True),
     OperatorRow(
         *(matmul.TO_FLOAT, f"{_SCALED}; to float32, float16", MATRIX_MULTIPLY_INTEGER_TO_FLOAT)
     ),
-    OperatorRow(pooling.AVERAGE, _SCALED, QUANTIZED_LINEAR_AVERAGE_POOLING, twin=True),
-    OperatorRow(pooling.GLOBAL, _SCALED, twin=True),
-    OperatorRow(pooling.MAX, "int8, uint8", MAX_POOLING2, (MAX_POOLING1, MAX_POOLING)),
+    OperatorRow(
+        pooling.AVERAGE, _SCALED, QUANTIZED_LINEAR_AVERAGE_POOLING, twin=True, chain="average pool"
+    ),
+    OperatorRow(pooling.GLOBAL, _SCALED, twin=True, chain="mean"),
+    OperatorRow(
+        pooling.MAX, "int8, uint8", MAX_POOLING2, (MAX_POOLING1, MAX_POOLING), chain="max pool"
+    ),
     OperatorRow(dynamic_quantize.DYNAMIC_QUANTIZE, _DYNAMIC, DYNAMIC_QUANTIZE_LINEAR),
-    OperatorRow(binary.ADD, _SCALED, ELEMENT_WISE_QUANTIZED_LINEAR_ADD, twin=True),
-    OperatorRow(binary.MULTIPLY, _SCALED, twin=True),
+    OperatorRow(binary.ADD, _SCALED, ELEMENT_WISE_QUANTIZED_LINEAR_ADD, twin=True, chain="sum"),
+    OperatorRow(binary.MULTIPLY, _SCALED, twin=True, chain="product"),
     OperatorRow(lookup.LOOKUP, _BYTES),
 )
 SUPPORT = {support.desc: support for row in OPERATORS for support in row.supports}
