@@ -334,3 +334,21 @@ def test_few_rows_take_the_kernel_and_more_rows_do_not():
     told = str(file.compare(1e-6).explain())
     assert "it has 33 rows" in told
     assert "block_product" in told
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_embeddings_that_are_a_products_weights_are_held_once(bits):
+    """The embeddings are rows of the product's packed weights, behind a Reshape."""
+    file, n, k = File(21), 40, 64
+    held = file.constant(RNG.integers(0, 256, (n, k // 32, 4 * bits), np.uint8))
+    scale = file.constant(scales((n, k // 32), np.float32))
+    ids = file.input(RNG.integers(0, n, (2, 3)))
+    rows = file.node("Reshape", held, file.constant(np.array([n, k * bits // 8])))
+    options = {"bits": bits, "block_size": 32}
+    axes = {"gather_axis": 0, "quantize_axis": 1}
+    x = file.node("GatherBlockQuantized", rows, ids, scale, domain=MICROSOFT, **options, **axes)
+    sizes = {"K": k, "N": n, "accuracy_level": 4}
+    y = file.node("MatMulNBits", x, held, scale, domain=MICROSOFT, **options, **sizes)
+    file.output(y, np.float32)
+    params = file.compare(1e-6).params
+    assert sum(x.nbytes for x in params.values() if x.size > 100) == n * k * bits // 8

@@ -5,7 +5,7 @@ import numpy as np
 from dmlax._core.requantize import Arithmetic
 from dmlax.onnx import budget
 from dmlax.onnx.evaluate import Options, Runner, call
-from dmlax.onnx.graph import Constants, Graph, Node
+from dmlax.onnx.graph import MICROSOFT, Constants, Graph, Node
 from dmlax.onnx.passes.patterns import Constant, Match, Op, replaces, swap
 from dmlax.onnx.passes.qdq import is_quantize
 
@@ -21,6 +21,7 @@ def fold_constants(graph: Graph, arithmetic: Arithmetic) -> Graph:
         is_scale = node.op == "Mul" and not casts.isdisjoint(node.inputs)
         is_folded = node.op in _MOVES or is_scale or _casts_bytes(constants, node)
         is_folded = (is_folded and not node.domain) or is_quantize(node)
+        is_folded = is_folded and not _is_tied(graph, node)
         results = _compute(node, constants, runner) if is_folded else None
         if node.op == "Cast" and is_folded:
             casts.update(node.outputs)
@@ -51,6 +52,12 @@ def _compute(node: Node, constants: Constants, runner: Runner) -> dict[str, np.n
         return None
     outputs = zip(node.outputs, map(np.asarray, results), strict=False)
     return {name: array for name, array in outputs if name}
+
+
+def _is_tied(graph: Graph, node: Node) -> bool:
+    """True for a Reshape of the packed weights of a product: embeddings would be held twice."""
+    readers = graph.consumers.get(node.inputs[0], []) if node.is_a("Reshape") else []
+    return any(reader.is_a("MatMulNBits", MICROSOFT) for reader in readers)
 
 
 def _casts_bytes(constants: Constants, node: Node) -> bool:
