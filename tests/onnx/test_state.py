@@ -412,6 +412,8 @@ IDS, ONES = np.zeros((1, 2), np.int64), np.ones((1, 9), np.int64)
         (lambda m: m.prefill(m.init_state(1, 8), IDS[0]), r"is int32\[2\], expected int64\[batch"),
         (lambda m: m.prefill(m.init_state(1, 8), 3), r"input_ids is int\d+\[\], expected"),
         (lambda m: m.prefill(m.init_state(1, 8), IDS, counts="a"), "counts is a, expected 1 integ"),
+        (lambda m: m.prefill(m.init_state(1, 8), IDS[:, :0]), "the prompt has no row, and prefill"),
+        (lambda m: m.prefill(m.init_state(1, 8), IDS, counts=[0]), "has no row.*: give a sequence"),
         (lambda m: [m.step(s, IDS) for s in [m.init_state(1, 8)] * 2], "state was donated"),
         (
             lambda m: m.step(m.init_state(1, 8), input_ids=IDS, attention_mask=ONES),

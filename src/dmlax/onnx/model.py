@@ -356,11 +356,17 @@ class Model:
 
         Returns:
           The outputs of the last valid row of every sequence, with one row; and the next state.
+
+        Raises:
+          SpecError: as `step`; or no sequence has a row (code `sizes`).
         """
         named, slots = self._name_step(inputs, keywords), self._slots
         self._expect_room(state, named, counts, is_cut=True)
         most = np.full(state.lengths.shape, _rows(named), np.int32)
         valid = most if counts is None else np.asarray(counts, np.int32)
+        if not valid.any():
+            text = "Model: the prompt has no row, and prefill returns the outputs of the last one"
+            raise SpecError(f"{text}: give a sequence a token", "sizes", next(iter(named)))
         is_exact, last = not slots.takes_counts, dict[str, Array]()
         room = state.capacity - int(np.asarray(state.lengths).max())
         axis = self._file.inputs[next(iter(named))].shape[1]
