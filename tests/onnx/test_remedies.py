@@ -120,6 +120,14 @@ ROWS = (
         {"constants": {"k": np.array([2])}},
     ),
     Row(
+        ("check.py", "leaves out a branch of"),
+        r"constants=\{\"k\": value\}\) leaves out a branch of If",
+        "(float[4,3] x, bool k) => (float[4,3] y) { n = Not(k) y = If (n) <"
+        "then_branch = t () => (b) { b = MatMul(x, x) },"
+        "else_branch = e () => (d) { d = Relu(x) }> }",
+        {"constants": {"k": np.array(True)}},
+    ),
+    Row(
         ("model.py", "rows, expected {} or fewer: nonzero_size"),
         "has 12 rows, expected 1 or fewer: nonzero_size",
         "(float[4,3] x) => (int64[2,k] y) { y = NonZero(x) }",

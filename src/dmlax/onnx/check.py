@@ -366,11 +366,28 @@ def _one_error(graph: Graph, watch: _Watch, assumed: Assumptions) -> Exception:
     if all(isinstance(failure.error, ModelError) for failure in failures):
         if assumed.facts and failures[0].symbols:
             return _assumed_sizes(failures[0], watch.inputs, assumed)
-        return failures[0].error
+        remedy = _choose_branch(graph, failures[0].node)
+        return ModelError(f"{failures[0].error}; {remedy}") if remedy else failures[0].error
     behind = [node for node in watch.skipped if node not in watch.failures]
     avals = watch.avals.get(graph, {}) if not has_x64() else {}
     wide = {name for name, aval in avals.items() if aval.dtype == np.float64}
     return UnsupportedError(_list(graph, failures, behind, wide), "option", "model")
+
+
+def _choose_branch(graph: Graph, node: Node) -> str:
+    """The remedy of a node in a branch of an If, where a constant decides the condition."""
+    for choice in graph.nodes:
+        branches = choice.graphs.values() if choice.op == "If" else ()
+        if any(node in {*branch.all_nodes()} for branch in branches):
+            values = _values_of(_inputs_of(graph, {choice.input(0)}))
+            text = f"load(..., constants={{{values}}}) leaves out a branch of {choice}"
+            return text if values else ""
+    return ""
+
+
+def _values_of(inputs: Sequence[str]) -> str:
+    """The items of a dict for `constants`."""
+    return ", ".join(f'"{name}": value' for name in inputs)
 
 
 def _assumed_sizes(failure: _Failure, inputs: Structs, assumed: Assumptions) -> UnsupportedError:
@@ -402,8 +419,9 @@ def _list(
     others = [x for x in failures if getattr(x.error, "field", "") != "input_shapes"]
     ways = [f"  {_ways_out(graph, others, unusable)}"] if others else []
     if inputs := _deciding_inputs(graph, others):
-        values = ", ".join(f'"{name}": value' for name in inputs)
-        ways.append(f"  load(..., constants={{{values}}}) makes what they depend on known")
+        ways.append(
+            f"  load(..., constants={{{_values_of(inputs)}}}) makes what they depend on known"
+        )
     return "\n".join([first, *lines, *ways])
 
 
@@ -440,6 +458,12 @@ def _deciding_inputs(graph: Graph, failures: Sequence[_Failure]) -> list[str]:
         elif failure.needs_value and row is not None:
             pairs = enumerate(node.operands)
             needed.update(name for i, name in pairs if row.role(i) == "known")
+    return _inputs_of(graph, needed)
+
+
+def _inputs_of(graph: Graph, names: Set[str]) -> list[str]:
+    """The inputs on whose values tensors depend."""
+    needed = {*names}
     for node in reversed(graph.nodes):
         if node.op not in ("Shape", "Size") and not needed.isdisjoint(node.outputs):
             needed.update(node.inputs)
