@@ -8,6 +8,7 @@ from typing import IO, Any, TypeAlias, get_args
 
 from dmlax.litert import operators as _operators  # puts them into the table
 from dmlax.litert.model import Model as Model
+from dmlax.litert.operators import training
 from dmlax.litert.operators.table import Resolver
 from dmlax.litert.read import DOMAIN, NEXT, State, read
 from dmlax.litert.schema import IDENTIFIER
@@ -40,6 +41,7 @@ def load(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     outputs: Sequence[str] | None = None,
     operators: Mapping[str, Callable[..., Any]] | None = None,
+    trainable: bool = False,
 ) -> Model:
     """Loads a LiteRT model as a function.
 
@@ -56,12 +58,16 @@ def load(
       operators: functions for operators, by `"custom::Name"` for a custom operator, or
         `"litert::NAME"` for one of LiteRT. A function takes the inputs, None for an absent one,
         and the attributes as keywords; a custom operator's is `custom_options`, an array of bytes.
+      trainable: if True, quantized tensors are float32: the inputs, the outputs, and the weights
+        and biases in `params`. Values are those of the file's integers, times their scales.
+        Gradients are straight-through: those of float operators, 0 where an integer is clamped.
 
     Returns:
       A `Model`: call it, or take its `params` and its pure function `apply`.
 
     Raises:
-      UnsupportedError: operators, options or dtypes are not known; all of them are listed.
+      UnsupportedError: operators, options or dtypes are not known, or have no float twin for
+        training; all of them are listed.
       dmlax.onnx.ModelError: the file is malformed.
       SpecError: an option is wrong (code `option`).
 
@@ -83,6 +89,8 @@ def load(
     inputs, graph = graph.inputs, reshape_inputs(graph, input_shapes or {})
     if outputs is not None:
         graph = _with_outputs(graph, outputs, states)
+    if trainable:
+        graph = training.trainable(graph)
     with budget.limit(graph.constant_bytes()), blaming_shapes(graph, inputs):
         return Model(graph, options, states)
 

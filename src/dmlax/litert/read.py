@@ -33,7 +33,7 @@ _BRANCHES = {
     "IF": {"then_branch": "then_graph", "else_branch": "else_graph"},
     "WHILE": {"condition": "condition_graph", "body": "body_graph"},
 }
-_WITH_BIAS = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
+WITH_BIAS = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
 
 
 class State(NamedTuple):
@@ -487,7 +487,7 @@ class _Reader:
 
     def _replace_constants(self, body: _Body, op: str, operands: list[str]) -> None:
         """Arranges depthwise filters as other filters are, and splits wide biases in words."""
-        place = _WITH_BIAS.get(op, 0)
+        place = WITH_BIAS.get(op, 0)
         bias = body.constants.get(operands[place]) if 0 < place < len(operands) else None
         if bias is not None and bias.dtype == np.int64:
             words = np.stack([bias >> 32, (bias & 0xFFFFFFFF).astype(np.uint32).view(np.int32)])

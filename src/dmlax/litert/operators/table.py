@@ -1,6 +1,7 @@
 """Puts LiteRT's operators into the table of operators, and describes a call's tensors."""
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _BOUNDS: dict[str, tuple[int | None, int | None]] = {
     "RELU_N1_TO_1": (-1, 1),
     "RELU_0_TO_1": (0, 1),
 }
+TRAINED = "is_trained"
+"""The attribute of a node that computes its float twin."""
 _DESCRIBED: dict[str, Any] = {
     "dtypes": tuple[str, ...],
     "scale_counts": tuple[int, ...],
@@ -34,6 +37,7 @@ _DESCRIBED: dict[str, Any] = {
     "scales": tuple[float, ...],
     "zero_points": tuple[int, ...],
     "resolver": str,
+    TRAINED: bool,
 }
 
 
@@ -170,11 +174,18 @@ def operator(*names: str, prepare: table.Prepare | None = None) -> Callable[[_Fu
     def register(function: _Function) -> _Function:
         for name in names:
             single = functools.partial(function, name) if len(names) > 1 else function
-            row = table.operator(name, 1, domain="litert", prepare=prepare)
+            row = table.operator(name, 1, domain="litert", prepare=_unless_trained(prepare))
             row(_by_attributes(name, single))
         return function
 
     return register
+
+
+def _unless_trained(prepare: table.Prepare | None) -> table.Prepare | None:
+    """Packs no weights that are trained."""
+    if prepare is None:
+        return None
+    return lambda node, x: None if node.attributes.get(TRAINED) else prepare(node, x)
 
 
 def _by_attributes(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,7 +195,11 @@ def _by_attributes(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
     def call(*operands: Tensor | None, output_count: int, **attributes: Any) -> Any:
         with np.errstate(all="ignore"):  # of quotients of a file's scales
-            return function(Call.of(attributes, len(operands), output_count), *operands)
+            described = Call.of(attributes, len(operands), output_count)
+            if attributes.get(TRAINED):
+                training = importlib.import_module("dmlax.litert.operators.training")
+                return training.compute(name, function, described, operands)
+            return function(described, *operands)
 
     first, *others = inspect.signature(function).parameters.values()
     assert first.annotation is Call
