@@ -25,6 +25,7 @@ BENCHMARKS = {  # modules, except those of `OPERATORS`
     "few_rows": "CPU: products of 1 to 8 rows against ONNX Runtime and reading the weights",
     "element_wise": "CPU: QuantizeLinear and DequantizeLinear against ONNX Runtime",
     "nonzero": "CPU: nonzero_coordinates against jnp.nonzero, NumPy and PyTorch",
+    "decoding": "CPU: steps and prompts of a decoder in 4 and 8 bits against ONNX Runtime",
     "overhead": "CPU: what dmlax adds to a small call, and compile times",
     "peaks": "CPU: the machine's peaks of int8 products and copied bytes",
     "families": "CPU: bits of a classifier of every torchvision family against ONNX Runtime's",

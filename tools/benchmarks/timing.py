@@ -80,13 +80,19 @@ def alone(call: Call, repeats: int) -> float:
     return 1e3 * statistics.median(_seconds(call, 1) for _ in range(repeats))
 
 
-def pair(ours: Call, peer: Call, repeats: int, overhead: Overhead = NONE) -> Pair:
+def pair(
+    ours: Call,
+    peer: Call,
+    repeats: int,
+    overhead: Overhead = NONE,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Pair:
     """Two functions timed in turn, so that a busy moment of the machine slows both."""
     bursts = _burst(ours), _burst(peer)
     turns = [
         (
-            1e3 * _seconds(ours, bursts[0]) - overhead.ours,
-            1e3 * _seconds(peer, bursts[1]) - overhead.peer,
+            1e3 * _seconds(ours, bursts[0], clock) - overhead.ours,
+            1e3 * _seconds(peer, bursts[1], clock) - overhead.peer,
         )
         for _ in range(repeats)
     ]
@@ -121,8 +127,8 @@ def _burst(call: Call) -> int:
     return max(1, min(_MOST, int(_BURST / min(_seconds(call, 1) for _ in range(3)))))
 
 
-def _seconds(call: Call, times: int) -> float:
-    start = time.perf_counter()
+def _seconds(call: Call, times: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    start = clock()
     for _ in range(times):
         call()
-    return (time.perf_counter() - start) / times
+    return (clock() - start) / times

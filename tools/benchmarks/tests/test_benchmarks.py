@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 from dmlax._cpu import library
-from tools.benchmarks import __main__, cases, layers, operators, report, stored, timing, works
+from tools.benchmarks import (
+    __main__,
+    cases,
+    decoding,
+    layers,
+    operators,
+    report,
+    stored,
+    timing,
+    works,
+)
 
 
 def test_a_table_is_printed_and_written(monkeypatch, tmp_path, capsys):
@@ -99,3 +109,10 @@ assert not amx.is_granted()
 )
 def test_a_process_that_is_refused_amx_has_none():
     subprocess.run([sys.executable, "-c", _ASKS_FOR_AMX], check=True)  # it is refused for good
+
+
+def test_a_small_decoder_has_the_peers_tokens():
+    """Floats at level 0; a rounding may flip at level 4."""
+    (table,) = decoding.run("level 0, (step with 17|prompt of 16)", 1, 1, 128, True)
+    assert [row["call"] for row in table.rows] == ["step with 17 tokens", "prompt of 16"]
+    assert [row["token equal"] for row in table.rows] == [1, 1]
