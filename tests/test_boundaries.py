@@ -94,6 +94,7 @@ LAYERS = {  # a file imports those of lower layers, and those of its own room
     "_operators": 4,
     "_fused": 5,
     "training": 6,
+    "reproducible.py": 6,
     "_operators/registry.py": 7,
     "_explain.py": 8,
     "_export.py": 8,
