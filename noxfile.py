@@ -306,19 +306,25 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def wheel(session: nox.Session) -> None:
-    """Build the sdist and the manylinux wheels into build/dist, and run this processor's kernels.
+    """Build the sdist and the manylinux wheels into build/dist, check them, and try them installed.
 
-    AArch64's needs Debian's g++-aarch64-linux-gnu; `nox -s aarch64` runs it. Arguments are
+    The sdist and this processor's wheel are installed without a compiler in environments of their
+    own, where README's example runs. docs/releasing.md says what follows. AArch64's needs Debian's g++-aarch64-linux-gnu; `nox -s aarch64` runs it. Arguments are
     processors, by default x86_64 and aarch64.
     """
     session.install(*_group("wheel"))
+    shutil.rmtree("build/dist", ignore_errors=True)
     session.run("python", "-m", "build", "--sdist", "--outdir", "build/dist")
-    here = platform.machine()
     for processor in session.posargs or ("x86_64", "aarch64"):
         session.run("python", "tools/packaging/wheel.py", "build/dist", processor)
-    (built,) = Path("build/dist").glob(f"dmlax-*_{here}.whl")
-    session.install("--force-reinstall", str(built), env={"CXX": "/no/such/compiler"})
-    session.run("python", "-c", "from dmlax._cpu import library as n; assert n.instruction_set()")
+    wheels = sorted(map(str, Path("build/dist").glob("*.whl")))
+    (sources,) = Path("build/dist").glob("*.tar.gz")
+    session.run("twine", "check", "--strict", *wheels, str(sources))
+    session.run("check-wheel-contents", *wheels)
+    kernels = "from dmlax._cpu import library as n; assert bool(n.instruction_set()) == {}"
+    for built in (name for name in wheels if name.endswith(f"_{platform.machine()}.whl")):
+        _try_installed(session, built, kernels.format(True))
+    _try_installed(session, str(sources), kernels.format(False))
 
 
 @nox.session
@@ -385,6 +391,17 @@ def _install_shown(session: nox.Session, *packages: str) -> None:
     """Install with the installer's output, because the kernels compile for minutes."""
     session.log("installing; if there is a C++ compiler, the kernels compile for minutes")
     session.install(*packages, silent=False)
+
+
+def _try_installed(session: nox.Session, distribution: str, code: str) -> None:
+    """Install a distribution alone where no compiler works, and run README's example and a code."""
+    folder = Path(session.create_tmp(), "alone").resolve()
+    session.run("python", "-m", "venv", "--clear", str(folder))
+    run = functools.partial(session.run, external=True, env={"CXX": "/no/such/compiler"})
+    run(f"{folder}/bin/pip", "install", "--quiet", distribution)
+    run(f"{folder}/bin/dmlax")
+    run(f"{folder}/bin/python", "-c", code)
+    run(f"{folder}/bin/python", "-m", "doctest", "README.md")
 
 
 def _run_marked(session: nox.Session, pins: Sequence[str] = ()) -> None:

@@ -55,7 +55,7 @@ def test_urls_name_files_that_exist(provider):
     assert {"Repository", "Issues", "Changelog", "Documentation"} <= found.keys()
     for path in provider.PAGES.values():
         assert (ROOT / path).exists()
-    assert provider.urls(None) == provider.REFERENCE
+    assert provider.urls(None) == {}
 
 
 def test_a_distribution_of_the_sources_keeps_its_metadata(provider, tmp_path, monkeypatch):

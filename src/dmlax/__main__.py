@@ -2,5 +2,11 @@
 
 from dmlax._explain import explain
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Prints it."""
     print(explain())
+
+
+if __name__ == "__main__":
+    main()

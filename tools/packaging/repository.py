@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = {
-    "DirectML's reference": "https://learn.microsoft.com/windows/win32/api/directml/",
-}
 PAGES = {"Changelog": "CHANGELOG.md", "Documentation": "docs/index.md"}
 LINK = re.compile(r"\[([^]]+)\]\((?!https?:|#)([^)\s]+)\)")
 
@@ -47,9 +44,9 @@ def repository(root: Path) -> str | None:
 def urls(address: str | None) -> dict[str, str]:
     """The project's addresses by their labels."""
     if address is None:
-        return REFERENCE
+        return {}
     pages = {label: f"{address}/blob/HEAD/{path}" for label, path in PAGES.items()}
-    return {"Repository": address, "Issues": f"{address}/issues", **pages, **REFERENCE}
+    return {"Repository": address, "Issues": f"{address}/issues", **pages}
 
 
 def absolute_links(text: str, address: str | None) -> str:
