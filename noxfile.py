@@ -309,8 +309,8 @@ def wheel(session: nox.Session) -> None:
     """Build the sdist and the manylinux wheels into build/dist, check them, and try them installed.
 
     The sdist and this processor's wheel are installed without a compiler in environments of their
-    own, where README's example runs. docs/releasing.md says what follows. AArch64's needs Debian's g++-aarch64-linux-gnu; `nox -s aarch64` runs it. Arguments are
-    processors, by default x86_64 and aarch64.
+    own, where README's example runs. AArch64's needs Debian's g++-aarch64-linux-gnu;
+    `nox -s aarch64` runs it. Arguments are processors, by default x86_64 and aarch64.
     """
     session.install(*_group("wheel"))
     shutil.rmtree("build/dist", ignore_errors=True)

@@ -1,9 +1,11 @@
 """The distributions: their README and addresses, and that the sources' one is whole."""
 
+import importlib
 import importlib.util
 import re
 import subprocess
 import tarfile
+import tomllib
 from email.parser import Parser
 from pathlib import Path
 
@@ -56,6 +58,14 @@ def test_urls_name_files_that_exist(provider):
     for path in provider.PAGES.values():
         assert (ROOT / path).exists()
     assert provider.urls(None) == {}
+
+
+def test_commands_are_functions():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"].keys() == {"dmlax", "dmlax-onnx"}
+    for target in project["scripts"].values():
+        module, _, name = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
 
 
 def test_a_distribution_of_the_sources_keeps_its_metadata(provider, tmp_path, monkeypatch):
