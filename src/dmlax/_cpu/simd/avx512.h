@@ -220,16 +220,24 @@ struct Simd : X86<Simd> {
     return word;
   }
 
+  // One compression of byte indices. Few words of a sparse input have more than 16 bits.
   static int64_t store_set_bits(uint64_t word, uint32_t first, uint32_t* index) {
-    uint32_t* next = index;
-    for (int i = 0; i < 4; ++i) {
-      const __mmask16 part = static_cast<__mmask16>(word >> (16 * i));
-      const __m512i start = broadcast(static_cast<int32_t>(first + 16 * i));
-      const __m512i all = _mm512_add_epi32(first_lanes(), start);
-      _mm512_storeu_si512(next, _mm512_maskz_compress_epi32(part, all));
-      next += __builtin_popcount(part);
+    const __m512i all = _mm512_set_epi64(0x3f3e3d3c3b3a3938, 0x3736353433323130, 0x2f2e2d2c2b2a2928,
+                                         0x2726252423222120, 0x1f1e1d1c1b1a1918, 0x1716151413121110,
+                                         0x0f0e0d0c0b0a0908, 0x0706050403020100);
+    const __m512i bits = _mm512_maskz_compress_epi8(word, all);
+    const __m512i start = broadcast(static_cast<int32_t>(first));
+    const auto store_16 = [&](__m128i numbers, int i) {
+      _mm512_storeu_si512(index + i, _mm512_add_epi32(_mm512_cvtepu8_epi32(numbers), start));
+    };
+    const int64_t count = __builtin_popcountll(word);
+    store_16(_mm512_castsi512_si128(bits), 0);
+    if (count > 16) {
+      store_16(_mm512_extracti32x4_epi32(bits, 1), 16);
+      store_16(_mm512_extracti32x4_epi32(bits, 2), 32);
+      store_16(_mm512_extracti32x4_epi32(bits, 3), 48);
     }
-    return next - index;
+    return count;
   }
 
   // --- kPermutesBytes
