@@ -102,6 +102,7 @@ LAYERS = {  # a file imports those of lower layers, and those of its own room
     "calibration": 9,
     "__init__.py": 9,
     "__main__.py": 9,
+    "quantization": 10,
     "onnx": 10,
     "litert": 11,
 }
@@ -239,7 +240,7 @@ def test_operators_are_named_in_their_rooms_and_the_list_only():
     names = re.compile(rf"(?<!dmlax_)(?:{'|'.join(spelled)})(?![a-z])", re.IGNORECASE)
     found = {room(f) for f in files(SOURCE) if names.search(without_docs(f))}
     fused = {"_fused/matmul_epilogue"}  # named after its first operator
-    whole = {"__init__.py", "calibration", "litert", "onnx", "training"}
+    whole = {"__init__.py", "calibration", "litert", "onnx", "quantization", "training"}
     rooms = {f"_operators/{each}" for each in ROOMS}
     assert found == {"_operators", *whole, *fused, *rooms}
 

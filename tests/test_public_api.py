@@ -45,7 +45,8 @@ def test_exactly_these_names_are_exported():
     assert set(dmlax.__all__) == names
     assert dmlax.__all__ == sorted(dmlax.__all__)
     public = {name for name in vars(dmlax) if not name.startswith("_")}
-    assert public - names - {"calibration", "litert", "onnx", "reproducible", "training"} == {
+    modules = {"calibration", "litert", "onnx", "quantization", "reproducible", "training"}
+    assert public - names - modules == {
         "directml",
         "errors",
     }  # modules

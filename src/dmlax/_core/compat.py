@@ -167,6 +167,21 @@ def closed(program: object) -> ClosedProgram | None:
     return ClosedProgram(program, []) if isinstance(program, Jaxpr) else None
 
 
+_CALLS = (
+    *("jit", "closed_call", "core_call", "composite", "checkpoint", "remat2"),
+    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call"),
+)
+
+
+def called(equation: Equation) -> ClosedProgram | None:
+    """The program that an equation calls: of `jit`, a custom derivative or `checkpoint`."""
+    if equation.primitive.name not in _CALLS:
+        return None
+    names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
+    programs = (closed(equation.params.get(name)) for name in names)
+    return next(filter(None, programs), None)
+
+
 def function_of(program: ClosedProgram) -> Callable[..., list[Array]]:
     """The function that a program is of."""
     function: Callable[..., list[Array]] = jaxpr_as_fun(program)

@@ -21,10 +21,6 @@ _SAME = (
     *("stop_gradient", _LABEL, "dmlax_refuse", "dmlax_hide_constant", "dmlax_opaque"),
     _WITH_NAN,
 )
-_CALLS = (
-    *("jit", "closed_call", "core_call", "composite", "checkpoint", "remat2"),
-    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call"),
-)
 _NEVER_FOLDED = (  # effects, and moves of constants, which the writer makes itself
     *("call_hi_primitive", "debug", "io_call", "pure_call", "random_", _WITH_NAN),
     *("broadcast_in_dim", "dim_as_value", "reshape", "slice", "squeeze", "transpose"),
@@ -89,7 +85,7 @@ class Interpreter(Writer):
             return self._by_rule(lambda: write_call(self, params, inputs))
         if name in _SAME:
             return inputs
-        if (program := _called(equation)) is not None:
+        if (program := compat.called(equation)) is not None:
             before = self._line, self._function
             if name == "jit":
                 self._line = self._position(equation)
@@ -154,22 +150,13 @@ def _operands(equation: compat.Equation) -> Sequence[Any]:
     return equation.invars[count:]
 
 
-def _called(equation: compat.Equation) -> compat.ClosedProgram | None:
-    """The program that an equation calls: of `jit`, a custom derivative or `checkpoint`."""
-    if equation.primitive.name not in _CALLS:
-        return None
-    names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
-    programs = (compat.closed(equation.params.get(name)) for name in names)
-    return next(filter(None, programs), None)
-
-
 def _fold(equation: compat.Equation, inputs: Sequence[Tensor]) -> list[Tensor] | None:
     """Computes an equation of constants."""
     arrays, params, label = [x.values for x in inputs], equation.params, _label(equation)
     shapes = [shape for _, shape in compat.outputs_of(equation)]
     static = all(map(is_static, shapes)) and not equation.effects
     never = equation.primitive.name.startswith(_NEVER_FOLDED) or isinstance(label, Node)
-    never = never or _called(equation) is not None or bool(params.get("maps"))
+    never = never or compat.called(equation) is not None or bool(params.get("maps"))
     if never or not static or any(array is None for array in arrays):
         return None
     if label is not None:

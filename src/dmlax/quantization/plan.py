@@ -1,0 +1,252 @@
+"""Which equations of a program become which operators."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmlax.quantization.program import Equation, Program
+
+_AFFINE = ("add", "sub", "mul", "div")
+_MOVES = (
+    "reshape",
+    "transpose",
+    "squeeze",
+    "expand_dims",
+    "broadcast_in_dim",
+    "rev",
+    "slice",
+    "copy",
+)
+_FIRST, _SPATIAL, _LAST = "N", "DHW", "C"
+
+
+@dataclass(eq=False)
+class Step:
+    """One operator, or one equation in float.
+
+    Attributes:
+      kind: "convolution", "product", "sum", "average", "max", "move" or "float".
+      operands: the values that depend on the inputs.
+      result: after the absorbed equations.
+      weights: the constant of a convolution or a product.
+      affine: equations (name, constant) that are folded into weights and bias.
+      why: the reason of a float step.
+      is_integer: if it runs in integers; else the equation and the absorbed ones run in float.
+      absorbed: the equations that follow and are part of the step.
+    """
+
+    kind: str
+    equation: Equation
+    operands: tuple[int, ...]
+    result: int
+    weights: int | None = None
+    swapped: bool = False
+    affine: list[tuple[str, int]] = field(default_factory=list)
+    why: str = ""
+    is_integer: bool = False
+    absorbed: list[Equation] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Planner:
+    """Matches equations in order; a step absorbs those that only its result needs."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        read = [x for equation in program.equations for x in equation.operands]
+        self.uses = Counter([*read, *program.outputs])
+        self.consumers = {x: each for each in program.equations for x in each.operands}
+        self.absorbed: set[int] = set()
+
+    def steps(self) -> list[Step]:
+        """The steps, in order."""
+        found = []
+        for equation in self.program.equations:
+            if equation.results[:1] and equation.results[0] in self.absorbed:
+                continue
+            step = self._match(equation)
+            if step.kind in ("convolution", "product", "sum"):
+                self._absorb(step)
+            found.append(step)
+        return found
+
+    def _match(self, equation: Equation) -> Step:
+        name, program = equation.name, self.program
+        loose = tuple(x for x in equation.operands if x not in program.constants)
+        result = equation.results[0] if equation.results else -1
+        step = Step("float", equation, loose, result)
+        floats = [*equation.operands[:2], *equation.results[:1]]
+        if not all(jnp.issubdtype(program.dtypes[x], jnp.floating) for x in floats):
+            return step
+        if name == "conv_general_dilated":
+            self._convolution(step)
+        elif name == "dot_general":
+            self._product(step)
+        elif name in _MOVES and len(equation.operands) == 1:
+            step.kind = "move"
+        elif name == "add" and len(set(loose)) == 2:
+            same = program.shapes[loose[0]] == program.shapes[loose[1]]
+            step.kind = "sum" if same else "float"
+        elif name in ("reduce_window_max", "reduce_window_sum"):
+            self._window(step)
+        elif name == "reduce_sum":
+            self._mean(step)
+        return step
+
+    def _convolution(self, step: Step) -> None:
+        params, (x, w) = step.equation.params, step.equation.operands
+        if w not in self.program.constants or x in self.program.constants:
+            step.why = "its filter depends on the inputs"
+        elif params["batch_group_count"] != 1 or any(n != 1 for n in params["lhs_dilation"]):
+            step.why = "no operator dilates the input or groups the batch"
+        elif len(self.program.shapes[w]) not in (3, 4) or min(np.ravel(params["padding"])) < 0:
+            step.why = "no operator has this rank or negative padding"
+        else:
+            step.kind, step.weights = "convolution", w
+            step.options = {
+                "strides": tuple(params["window_strides"]),
+                "dilations": tuple(params["rhs_dilation"]),
+                "padding": tuple(params["padding"]),
+                "group_count": params["feature_group_count"],
+                "dimension_numbers": params["dimension_numbers"],
+            }
+
+    def _product(self, step: Step) -> None:
+        (a, b), (_, batch) = step.equation.operands, step.equation.params["dimension_numbers"]
+        if len(step.operands) == 2:
+            step.why = "both sides depend on the inputs"
+        elif batch[0]:
+            step.why = "its weights have batch axes"
+        else:
+            step.kind, step.swapped = "product", a in self.program.constants
+            step.weights = a if step.swapped else b
+
+    def _window(self, step: Step) -> None:
+        params = step.equation.params
+        window, strides = params["window_dimensions"], params["window_strides"]
+        layout, spatial = _layout(window, strides, params["padding"])
+        if layout is None or any(n != 1 for n in params["base_dilation"]):
+            step.why = "its window is not spatial"
+            return
+        starts, ends = zip(*(params["padding"][i] for i in spatial), strict=True)
+        options = {
+            "window_size": tuple(window[i] for i in spatial),
+            "strides": tuple(strides[i] for i in spatial),
+            "dilations": tuple(params["window_dilation"][i] for i in spatial),
+            "start_padding": starts,
+            "end_padding": ends,
+            "dimension_numbers": layout,
+        }
+        if step.equation.name == "reduce_window_max":
+            step.kind, step.options = "max", options
+        elif not any((*starts, *ends)) and (after := self._divided(step, math.prod(window))):
+            step.kind, step.options = "average", options
+            self._take(step, after)
+        else:
+            step.why = "it is no mean over windows without padding"
+
+    def _divided(self, step: Step, size: int) -> Equation | None:
+        """The equation that alone reads the result, and divides it by a size."""
+        after = self.consumers.get(step.result)
+        if after is None or self.uses[step.result] != 1 or after.name != "div":
+            return None
+        other = self.program.constants.get(after.operands[1])
+        return after if other is not None and np.all(np.asarray(other) == size) else None
+
+    def _mean(self, step: Step) -> None:
+        """A sum over all spatial axes, divided by their size."""
+        shape, axes = self.program.shapes[step.operands[0]], tuple(step.equation.params["axes"])
+        rank = len(shape)
+        letters = _SPATIAL[-len(axes) :]
+        layouts = {
+            tuple(range(1, rank - 1)): _FIRST + letters + _LAST,
+            tuple(range(2, rank)): _FIRST + _LAST + letters,
+        }
+        after = self._divided(step, math.prod(shape[i] for i in axes))
+        if 3 <= rank <= 5 and axes in layouts and after is not None:
+            step.kind, step.options = "average", {"dimension_numbers": layouts[axes]}
+            self._take(step, after)
+
+    def _absorb(self, step: Step) -> None:
+        """Folds what follows into the weights and bias, and activations into the clamp."""
+        activated = False
+        while self.uses[step.result] == 1 and step.result in self.consumers:
+            after = self.consumers[step.result]
+            if len(after.operands) != 2:
+                return
+            first = after.operands[0] == step.result
+            other = after.operands[1] if first else after.operands[0]
+            value = self.program.constants.get(other)
+            if value is None:
+                return
+            if after.name == "max" and not np.any(np.asarray(value)):
+                activated = True
+            elif (
+                after.name == "min" and activated and np.ptp(np.asarray(value)) == 0 < np.min(value)
+            ):
+                pass
+            elif (
+                step.weights is not None
+                and not activated
+                and after.name in _AFFINE
+                and (first or after.name in ("add", "mul"))
+                and channels(self.program, step, value) is not None
+            ):
+                step.affine.append((after.name, other))
+            else:
+                return
+            self._take(step, after)
+
+    def _take(self, step: Step, after: Equation) -> None:
+        step.result = after.results[0]
+        step.absorbed.append(after)
+        self.absorbed.add(step.result)
+
+
+def _layout(window: Any, strides: Any, padding: Any) -> tuple[str | None, Sequence[int]]:
+    """The layout in which a window covers the spatial axes alone, and these axes."""
+    rank = len(window)
+    still = [
+        w == 1 and s == 1 and tuple(p) == (0, 0)
+        for w, s, p in zip(window, strides, padding, strict=True)
+    ]
+    if not 3 <= rank <= 5 or not still[0]:
+        return None, ()
+    letters = _SPATIAL[-(rank - 2) :]
+    if still[-1]:
+        return _FIRST + letters + _LAST, range(1, rank - 1)
+    return (_FIRST + _LAST + letters, range(2, rank)) if still[1] else (None, ())
+
+
+def channels(program: Program, step: Step, value: Any) -> np.ndarray | None:
+    """A constant of the result's shape as one value per output channel, if it is that."""
+    array, size = np.asarray(value, np.float32), channel_count(program, step)
+    if array.ndim == 0:
+        return np.full(size, array)
+    if step.kind == "convolution":
+        axis = step.options["dimension_numbers"].out_spec[1]
+        rows = np.moveaxis(array, axis, -1).reshape(-1, size)
+    elif step.swapped:
+        rows = array.reshape(size, -1).T
+    else:
+        rows = array.reshape(-1, size)
+    return rows[0] if np.array_equal(rows, np.broadcast_to(rows[0], rows.shape)) else None
+
+
+def channel_count(program: Program, step: Step) -> int:
+    """The number of output channels."""
+    shape = program.shapes[step.weights]
+    if step.kind == "convolution":
+        return int(shape[step.options["dimension_numbers"].rhs_spec[0]])
+    return math.prod(n for i, n in enumerate(shape) if i not in contracted(step)[1])
+
+
+def contracted(step: Step) -> tuple[Sequence[int], Sequence[int]]:
+    """The axes over which a product sums, of its input and of its weights."""
+    (left, right), _ = step.equation.params["dimension_numbers"]
+    return (right, left) if step.swapped else (left, right)

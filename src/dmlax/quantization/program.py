@@ -1,0 +1,114 @@
+"""A function as equations on numbered values, with those of constants computed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dmlax._core import compat
+
+
+class Equation(NamedTuple):
+    """An equation; its operands and results are numbers of values."""
+
+    name: str
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    params: dict[str, Any]
+    bind: Callable[..., Any]
+    line: str
+
+
+@dataclass(eq=False)
+class Program:
+    """A function's equations, calls inlined.
+
+    Attributes:
+      shapes: of every value.
+      paths: the parameters that a constant depends on.
+      constants: the values that do not depend on the inputs.
+    """
+
+    equations: list[Equation] = field(default_factory=list)
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    dtypes: list[Any] = field(default_factory=list)
+    paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    constants: dict[int, Any] = field(default_factory=dict)
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+
+    def new(self, aval: Any) -> int:
+        """The number of a new value."""
+        self.shapes.append(tuple(aval.shape))
+        self.dtypes.append(aval.dtype)
+        return len(self.shapes) - 1
+
+    def constant(self, value: Any, paths: tuple[str, ...] = ()) -> int:
+        """The number of a new constant."""
+        number = self.new(jax.typeof(value))
+        self.constants[number], self.paths[number] = value, paths
+        return number
+
+    def inline(self, closed: Any, operands: Sequence[int]) -> list[int]:
+        """Adds the equations of a program, and returns the numbers of its results."""
+        jaxpr = closed.jaxpr
+        env = dict(zip(jaxpr.invars, operands, strict=True))
+        env |= {
+            var: self.constant(x) for var, x in zip(jaxpr.constvars, closed.consts, strict=True)
+        }
+
+        def read(atom: Any) -> int:
+            return (
+                self.constant(np.asarray(atom.val, atom.aval.dtype))
+                if hasattr(atom, "val")
+                else env[atom]
+            )
+
+        for equation in jaxpr.eqns:
+            inputs = tuple(map(read, equation.invars))
+            called = compat.called(equation)
+            if called is not None:
+                results = self.inline(called, inputs)
+            else:
+                results = self._add(equation, inputs)
+            env |= zip(equation.outvars, results, strict=True)
+        return list(map(read, jaxpr.outvars))
+
+    def _add(self, equation: Any, inputs: tuple[int, ...]) -> Sequence[int]:
+        bind = equation.primitive.bind
+        if not equation.effects and all(x in self.constants for x in inputs):
+            values = bind(*(self.constants[x] for x in inputs), **equation.params)
+            paths = tuple(dict.fromkeys(path for x in inputs for path in self.paths[x]))
+            values = values if equation.primitive.multiple_results else [values]
+            return [self.constant(value, paths) for value in values]
+        results = tuple(self.new(var.aval) for var in equation.outvars)
+        line = compat.user_position(equation) or "an unknown line"
+        name = equation.primitive.name
+        self.equations.append(Equation(name, inputs, results, dict(equation.params), bind, line))
+        return results
+
+
+def run(equation: Equation, operands: Sequence[Any]) -> Sequence[Any]:
+    """The results of an equation on arrays."""
+    results = equation.bind(*operands, **equation.params)
+    return (
+        [results]
+        if len(equation.results) == 1 and not isinstance(results, list | tuple)
+        else results
+    )
+
+
+def trace(
+    function: Callable[..., Any], params: Any, inputs: Sequence[Any]
+) -> tuple[Program, Any, list[str]]:
+    """The program of function(params, *inputs), the tree of its results, the parameters' paths."""
+    traced, result = jax.make_jaxpr(function, return_shape=True)(params, *inputs)
+    leaves = jax.tree.leaves_with_path(params)
+    paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
+    program = Program()
+    numbers = [program.constant(x, (path,)) for path, (_, x) in zip(paths, leaves, strict=True)]
+    program.inputs = [program.new(jax.typeof(x)) for x in jax.tree.leaves(list(inputs))]
+    program.outputs = program.inline(traced, [*numbers, *program.inputs])
+    return program, jax.tree.structure(result), paths

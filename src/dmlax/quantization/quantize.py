@@ -1,0 +1,403 @@
+"""quantize, and the quantized function that it returns."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dmlax import calibration
+from dmlax._core.requantize import Arithmetic
+from dmlax._explain import table
+from dmlax._operators.add_multiply.api import element_wise_quantized_linear_add
+from dmlax._operators.convolution.api import quantized_linear_convolution
+from dmlax._operators.matmul.api import quantized_linear_matrix_multiply
+from dmlax._operators.pooling.api import (
+    max_pooling,
+    quantized_linear_average_pooling,
+    quantized_linear_global_average_pooling,
+)
+from dmlax._operators.quantize.api import (
+    element_wise_dequantize_linear,
+    element_wise_quantize_linear,
+)
+from dmlax.calibration import Quantization, QuantizedWeights
+from dmlax.quantization.plan import Planner, Step, channels, contracted
+from dmlax.quantization.program import Program, run, trace
+from dmlax.quantization.rules import RULES, Rule, choose
+
+_LAYERS = ("convolution", "product")
+
+
+class Line(NamedTuple):
+    """A line of the report: one layer, or one step that stayed float for a reason.
+
+    Attributes:
+      name: the path of the weights, or the line of the code.
+      operator: the step's kind, or the equation's name.
+      runs: the dtype of the result, or "float" and the reason.
+      signal_to_noise: decibels of the result on the first batch; NaN for a float step.
+      before: bytes of the float weights.
+      after: bytes of the integers.
+    """
+
+    name: str
+    operator: str
+    runs: str
+    signal_to_noise: float
+    before: int
+    after: int
+
+
+class Report(NamedTuple):
+    """What became of the layers; printed, a table."""
+
+    lines: tuple[Line, ...]
+
+    def __str__(self) -> str:
+        rows = [("layer", "operator", "runs in", "signal to noise", "bytes before", "after")]
+        rows += [
+            (
+                *x[:3],
+                "" if np.isnan(x.signal_to_noise) else f"{x.signal_to_noise:.1f} dB",
+                str(x.before),
+                str(x.after),
+            )
+            for x in self.lines
+        ]
+        return "\n".join(table(rows))
+
+
+_NOTHING = Report(())
+
+
+@dataclass(eq=False)
+class _Plan:
+    """What is static: the program, its steps, and whose quantization each value of bytes has."""
+
+    program: Program
+    steps: list[Step]
+    roots: dict[int, int]
+    arithmetic: Arithmetic
+    tree: Any
+    inputs: Any
+    report: Report = field(default=_NOTHING)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Quantized:
+    """A quantized function: call it with the inputs, of the batches' shapes.
+
+    A pytree: `jax.jit`, `jax.vmap` and `jax.device_put` take it.
+
+    Attributes:
+      weights: `QuantizedWeights` and int32 biases, by the number of a layer.
+      scales: the `Quantization` of every value of bytes.
+      constants: what the steps in float read.
+    """
+
+    weights: dict[int, tuple[QuantizedWeights, Array]]
+    scales: dict[int, Quantization]
+    constants: dict[int, Array]
+    plan: _Plan = field(metadata={"static": True}, repr=False)
+
+    @property
+    def report(self) -> Report:
+        """What became of each layer; print it."""
+        return self.plan.report
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The outputs as floats, of the function's structure."""
+        leaves, tree = jax.tree.flatten(list(inputs))
+        given = tree, [(jnp.shape(x), jnp.result_type(x)) for x in leaves]
+        text = f"are {given[1]}, expected those of the batches, {self.plan.inputs[1]}"
+        RULES.expect(given == self.plan.inputs, "sizes", "inputs", text)
+        values = _Values(self, leaves)
+        return jax.tree.unflatten(
+            self.plan.tree, [values.real(x) for x in self.plan.program.outputs]
+        )
+
+
+class _Values:
+    """The values of a call, as bytes, as floats or as both."""
+
+    def __init__(self, quantized: Quantized, leaves: Sequence[Any]) -> None:
+        self.quantized, self.plan = quantized, quantized.plan
+        inputs = map(jnp.asarray, leaves)
+        self.reals = quantized.constants | dict(zip(self.plan.program.inputs, inputs, strict=True))
+        self.bytes: dict[int, Array] = {}
+        for step in self.plan.steps:
+            if step.is_integer:
+                self.bytes[step.result] = self._integers(step)
+            else:
+                for equation in (step.equation, *step.absorbed):
+                    results = run(equation, [self.real(x) for x in equation.operands])
+                    self.reals |= zip(equation.results, results, strict=True)
+
+    def scale(self, number: int) -> Quantization:
+        return self.quantized.scales[self.plan.roots[number]]
+
+    def real(self, number: int) -> Array:
+        if number not in self.reals:
+            real = element_wise_dequantize_linear(self.bytes[number], *self.scale(number))
+            self.reals[number] = real.astype(self.plan.program.dtypes[number])
+        return self.reals[number]
+
+    def integers(self, number: int) -> Array:
+        if number not in self.bytes:
+            real = self.real(number).astype(jnp.float32)
+            self.bytes[number] = element_wise_quantize_linear(real, *self.scale(number))
+        return self.bytes[number]
+
+    def _integers(self, step: Step) -> Array:
+        operands, options = [self.integers(x) for x in step.operands], step.options
+        if step.kind == "move":
+            return run(step.equation, operands)[0]
+        if step.kind == "max":
+            return max_pooling(operands[0], **options)
+        scales = [self.scale(x) for x in step.operands]
+        output, rounds = self.scale(step.result), {"arithmetic": self.plan.arithmetic}
+        if step.kind == "sum":
+            named = calibration.keywords(a=scales[0], b=scales[1], output=output)
+            return element_wise_quantized_linear_add(*operands, **named, **rounds)
+        named = calibration.keywords(input=scales[0], output=output)
+        if step.kind == "average":
+            windows = "window_size" in options
+            pool = (
+                quantized_linear_average_pooling
+                if windows
+                else quantized_linear_global_average_pooling
+            )
+            mean = pool(operands[0], **named, **options, **rounds)
+            return mean.reshape(self.plan.program.shapes[step.result])
+        weights, bias = self.quantized.weights[step.result]
+        if step.kind == "convolution":
+            named |= calibration.keywords(filter=weights)
+            return quantized_linear_convolution(
+                operands[0], weights.values, bias, **named, **options, **rounds
+            )
+        named = calibration.keywords(a=scales[0], b=weights, output=output)
+        rows = _rows(operands[0], contracted(step)[0])
+        product = quantized_linear_matrix_multiply(rows, weights.values, bias, **named, **rounds)
+        shape = self.plan.program.shapes[step.result]
+        if step.swapped:  # the weights' axes come first
+            product = jnp.moveaxis(product, -1, 0)
+        return product.reshape(shape)
+
+
+def _rows(x: Array, axes: Sequence[int]) -> Array:
+    """A side of a product with the axes that it sums over last, as one."""
+    free = [i for i in range(x.ndim) if i not in axes]
+    return x.transpose(*free, *axes).reshape(*(x.shape[i] for i in free), -1)
+
+
+def _folded(program: Program, step: Step) -> tuple[Array, Array]:
+    """The float weights, (K, N) of a product, and the bias, with what follows folded in."""
+    weights = jnp.asarray(program.constants[step.weights], jnp.float32)
+    if step.kind == "product":
+        axes = contracted(step)[1]
+        free = [i for i in range(weights.ndim) if i not in axes]
+        sums = int(np.prod([weights.shape[i] for i in axes]))
+        weights, axis = weights.transpose(*axes, *free).reshape(sums, -1), 1
+    else:
+        axis = step.options["dimension_numbers"].rhs_spec[0]
+    bias = jnp.zeros(weights.shape[axis], jnp.float32)
+    shape = [-1 if i == axis else 1 for i in range(weights.ndim)]
+    for name, number in step.affine:
+        value = jnp.asarray(channels(program, step, program.constants[number]))
+        if name in ("add", "sub"):
+            bias = bias + value if name == "add" else bias - value
+        else:
+            value = value if name == "mul" else 1 / value
+            weights, bias = weights * value.reshape(shape), bias * value
+    return weights, bias
+
+
+def _roots(
+    steps: Sequence[Step], rules: Mapping[int, Rule]
+) -> tuple[dict[int, int], dict[int, Rule]]:
+    """Whose quantization each value of bytes has, and the rule that gives it."""
+    roots: dict[int, int] = {}
+    chosen: dict[int, Rule] = {}
+    for step in steps:
+        rule = rules.get(step.result)
+        inside = all(x in roots for x in step.operands)
+        if step.kind in _LAYERS and rule is not None and not rule.to_float:
+            if step.operands[0] not in roots:
+                roots[step.operands[0]] = step.operands[0]
+                chosen[step.operands[0]] = rule
+        elif step.kind in ("move", "max") and inside:
+            roots[step.result] = roots[step.operands[0]]
+            step.is_integer = True
+            continue
+        elif step.kind in ("sum", "average") and inside:
+            rule = chosen[roots[step.operands[0]]]
+        else:
+            continue
+        roots[step.result], chosen[step.result] = step.result, rule
+        step.is_integer = True
+    return roots, chosen
+
+
+def _floats(
+    program: Program, constants: Mapping[int, Any], leaves: Sequence[Any]
+) -> dict[int, Any]:
+    """Every value of a program in float."""
+    values = dict(constants) | dict(zip(program.inputs, leaves, strict=True))
+    for equation in program.equations:
+        results = run(equation, [values[x] for x in equation.operands])
+        values |= zip(equation.results, results, strict=True)
+    return values
+
+
+def _observed(
+    program: Program, rules: Mapping[int, Rule], batches: Sequence[Any]
+) -> dict[int, Any]:
+    """The observers of values after all batches, in one scan."""
+
+    def step(constants: Any, seen: Any, leaves: Any) -> Any:
+        values = _floats(program, constants, leaves)
+        return {number: x.observe(values[number]) for number, x in seen.items()}, None
+
+    @jax.jit
+    def scan(constants: Any, seen: Any, stacked: Any) -> Any:
+        return lax.scan(functools.partial(step, constants), seen, stacked)[0]
+
+    stacked = [jnp.stack(leaves) for leaves in zip(*batches, strict=True)]
+    start = {number: rule.observer() for number, rule in rules.items()}
+    return scan(program.constants, start, stacked)
+
+
+def quantize(
+    function: Callable[..., Any],
+    params: Any,
+    batches: Sequence[Any],
+    *,
+    rules: Sequence[Rule] = (),
+    arithmetic: Arithmetic = "exact",
+) -> Quantized:
+    """Quantizes a float function by rules, with scales from batches.
+
+    Convolutions and products of a value with parameters become integer operators. The additions and
+    multiplications per channel that follow (a bias, a batch norm), and then `max(x, 0)` and
+    `min(x, c)`, become part of them. Sums of two values, max pools, means over all spatial axes
+    and moves stay in integers where their inputs are. All else runs in float between a
+    dequantization and a quantization, and the report says why.
+
+    Args:
+      function: `function(params, *inputs)`, which JAX can trace.
+      params: a pytree of arrays.
+      batches: the inputs, one array or a tuple of `inputs` each, all of the same shapes.
+      rules: the first that matches a layer's weights wins; default `Rule()` for all.
+      arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels.
+
+    Returns:
+      A `Quantized`: call it with inputs of a batch's shapes.
+
+    Raises:
+      SpecError: code `option` for a rule that matches no weights, or two rules for one parameter
+        (rules), or no batch; `sizes` for batches of different shapes; `value` for NaN.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from dmlax import quantization
+      >>> def function(params, x):
+      ...     return jax.nn.relu(x @ params["kernel"] + params["bias"])
+      >>> params = {"kernel": jnp.float32([[1.0, -1.0], [0.5, 2.0]]), "bias": jnp.ones(2)}
+      >>> x = jnp.float32([[1.0, 2.0]])
+      >>> quantized = quantization.quantize(function, params, [x])
+      >>> quantized(x).round(1).tolist()
+      [[3.0, 4.0]]
+    """
+    batches = [batch if isinstance(batch, tuple) else (batch,) for batch in batches]
+    RULES.expect(bool(batches), "option", "batches", "is empty, expected a batch or more")
+    flat = [jax.tree.flatten(list(batch)) for batch in batches]
+    kinds = [(tree, [(jnp.shape(x), jnp.result_type(x)) for x in leaves]) for leaves, tree in flat]
+    for index, kind in enumerate(kinds):
+        text = f"has {kind[1]} at {index}, expected the shapes of the first, {kinds[0][1]}"
+        RULES.expect(kind == kinds[0], "sizes", "batches", text)
+    program, tree, paths = trace(function, params, batches[0])
+    steps = Planner(program).steps()
+    layers = [step for step in steps if step.kind in _LAYERS]
+    names = ["+".join(program.paths[step.weights]) for step in layers]
+    keys = [(name, step.kind) for name, step in zip(names, layers, strict=True)]
+    by_layer = dict(zip((x.result for x in layers), choose(rules, keys, paths), strict=True))
+    roots, chosen = _roots(steps, by_layer)
+    seen = _observed(program, chosen, [leaves for leaves, _ in flat])
+    scales = {n: calibration.quantization(seen[n], rule.dtype) for n, rule in chosen.items()}
+    weights = {}
+    for step in layers:
+        rule = by_layer[step.result]
+        if not rule.to_float:
+            scale = scales[roots[step.operands[0]]].scale
+            weights[step.result] = _weights(program, step, rule, scale)
+    floats = [e for s in steps if not s.is_integer for e in (s.equation, *s.absorbed)]
+    read = [x for equation in floats for x in equation.operands]
+    kept = {x for x in [*read, *program.outputs] if x in program.constants}
+    constants = {x: jnp.asarray(program.constants[x]) for x in kept}
+    plan = _Plan(program, steps, roots, arithmetic, tree, kinds[0])
+    quantized = Quantized(weights=weights, scales=scales, constants=constants, plan=plan)
+    plan.report = _report(
+        quantized, dict(zip((x.result for x in layers), names, strict=True)), flat[0][0]
+    )
+    program.constants = {}  # the pytree holds what a call reads
+    return quantized
+
+
+def _weights(
+    program: Program, step: Step, rule: Rule, scale: Array
+) -> tuple[QuantizedWeights, Array]:
+    weights, bias = _folded(program, step)
+    axis = None
+    if rule.per_channel:
+        axis = -1 if step.kind == "product" else step.options["dimension_numbers"].rhs_spec[0]
+    integers = calibration.quantize_weights(
+        weights, axis=axis, dtype=rule.weights_dtype, symmetric=rule.symmetric, bits=rule.bits
+    )
+    return integers, calibration.quantize_bias(bias, input_scale=scale, filter_scale=integers.scale)
+
+
+def _report(quantized: Quantized, names: Mapping[int, str], leaves: Sequence[Any]) -> Report:
+    """Compares the first batch's values in float and in integers."""
+    plan, program = quantized.plan, quantized.plan.program
+    expected = jax.jit(functools.partial(_wanted, program, tuple(plan.roots)))(
+        program.constants, leaves
+    )
+    actual = jax.jit(
+        lambda q, x: {n: _Values.real(v, n) for v in [_Values(q, x)] for n in plan.roots}
+    )(quantized, leaves)
+    errors = {x.name: x for x in calibration.error_report(_text(expected), _text(actual)).layers}
+    lines = []
+    for step in plan.steps:
+        integer = step.is_integer
+        if step.kind == "move" or not (integer or step.why or step.kind in _LAYERS):
+            continue
+        before = 0 if step.weights is None else 4 * int(np.prod(program.shapes[step.weights]))
+        runs, noise, after = f"float: {step.why or 'a rule'}", np.nan, before
+        if integer:
+            runs, noise = (
+                quantized.scales[plan.roots[step.result]].zero_point.dtype.name,
+                errors[str(step.result)].signal_to_noise,
+            )
+            after = before // 4
+        name = names.get(step.result, step.equation.line)
+        lines.append(
+            Line(name, step.kind if integer else step.equation.name, runs, noise, before, after)
+        )
+    return Report(tuple(lines))
+
+
+def _wanted(
+    program: Program, numbers: Sequence[int], constants: Any, leaves: Any
+) -> dict[int, Any]:
+    values = _floats(program, constants, leaves)
+    return {number: values[number] for number in numbers}
+
+
+def _text(values: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(number): value for number, value in values.items()}

@@ -1,0 +1,80 @@
+"""Rules: which layer is quantized how."""
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jax.typing import DTypeLike
+
+from dmlax import calibration
+from dmlax._core.arguments import Rules
+from dmlax.calibration.observers import Range
+
+RULES = Rules("quantize")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the layers whose weights have a path are quantized; the first rule that matches wins.
+
+    The defaults are those of ONNX Runtime's `quantize_static`.
+
+    Attributes:
+      path: of the parameter, its keys joined by "/", with the wildcards of `fnmatch`.
+      operator: "convolution" or "product"; default both.
+      to_float: True leaves the layer in float.
+      dtype: int8 or uint8, of the layer's output; default int8.
+      weights_dtype: int8 or uint8; default int8.
+      bits: of the weights, 2 to 8; fewer than 8 are stored as 8 bits.
+      per_channel: True for a scale per output channel of the weights; default one scale.
+      symmetric: the weights' zero point is the dtype's middle; default True.
+      observer: of the output, a constructor of `dmlax.calibration` without axis.
+
+    Example:
+      >>> from dmlax import quantization
+      >>> quantization.Rule("encoder/*/kernel", per_channel=True).bits
+      8
+    """
+
+    path: str = "*"
+    operator: Literal["convolution", "product"] | None = None
+    to_float: bool = False
+    dtype: DTypeLike = np.int8
+    weights_dtype: DTypeLike = np.int8
+    bits: int = 8
+    per_channel: bool = False
+    symmetric: bool = True
+    observer: Callable[[], Range] = calibration.min_max
+
+    def matches(self, path: str, operator: str) -> bool:
+        """If the rule is for a layer."""
+        return self.operator in (None, operator) and fnmatch.fnmatchcase(path, self.path)
+
+
+DEFAULT = Rule()
+
+
+def choose(
+    rules: Sequence[Rule], layers: Sequence[tuple[str, str]], parameters: Sequence[str]
+) -> list[Rule]:
+    """The rule of each layer (path of its weights, operator)."""
+    good = all(isinstance(rule, Rule) for rule in rules)
+    RULES.expect(good, "option", "rules", f"is {rules!r}, expected a sequence of Rule")
+    for rule in rules:
+        if not any(rule.matches(*layer) for layer in layers):
+            held = [path for path in parameters if fnmatch.fnmatchcase(path, rule.path)]
+            why = f"matches none of the weights {[path for path, _ in layers]}"
+            if held:
+                why += (
+                    f"; {held} are parameters, but no weights of a convolution or of a product "
+                    "with one side that does not depend on the inputs"
+                )
+            RULES.expect(False, "option", "rules", f"has the path {rule.path!r}, which {why}")
+    chosen = [next((r for r in rules if r.matches(*layer)), DEFAULT) for layer in layers]
+    seen: dict[str, Rule] = {}
+    for (path, _), rule in zip(layers, chosen, strict=True):
+        two = f"has two rules for the shared parameter {path!r}: {seen.get(path)} and {rule}"
+        RULES.expect(seen.setdefault(path, rule) == rule, "option", "rules", two)
+    return chosen

@@ -1,0 +1,294 @@
+"""Quantization by rules: random networks equal their composition by hand; errors; the report."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import dmlax
+from dmlax import calibration
+from dmlax.quantization import Rule, quantize
+
+KEYWORDS = calibration.keywords
+
+
+class Network:
+    """A random network, written once for floats and once by hand for bytes."""
+
+    def __init__(self, seed):
+        self.draw = np.random.default_rng(seed)
+        self.params, self.layers = {}, []
+        self.seen = {}
+        channels = int(self.draw.integers(1, 4))
+        self.shape = (2, 8, 8, channels)
+        self.rule = Rule(
+            dtype=self.pick([np.int8, np.uint8]),
+            per_channel=bool(self.draw.integers(2)),
+            symmetric=bool(self.draw.integers(2)),
+            bits=int(self.pick([4, 8])),
+        )
+        self.arithmetic = str(self.pick(["exact", "float32"]))
+        kinds = ["convolution", *self.pick([["residual"], ["max"], ["mean"], ["transpose"], []])]
+        kinds += self.pick([["residual"], ["tanh", "convolution"], ["norm"], []])
+        for kind in [*kinds, self.pick(["global", "flat"]), "product"]:
+            self.layers.append((kind, f"{kind}{len(self.layers)}", bool(self.draw.integers(2))))
+
+    def pick(self, values):
+        return values[self.draw.integers(len(values))]
+
+    def parameters(self, name, shape):
+        if name not in self.params:
+            kernel, bias = self.draw.normal(size=shape), self.draw.normal(size=shape[-1])
+            self.params[name] = {"kernel": jnp.float32(kernel), "bias": jnp.float32(bias)}
+        return self.params[name]
+
+    def taps(self, name, value):
+        self.seen[name] = value
+        return value
+
+    def floats(self, params, x):
+        """The float network; notes the values that bytes stand for."""
+        relu = jax.nn.relu
+
+        def of(name, shape):
+            return self.parameters(name, shape) if params is None else params[name]
+
+        self.taps("input", x)
+        for kind, name, active in self.layers:
+            after = relu if active else lambda y: y
+            if kind in ("convolution", "residual", "norm"):
+                p = of(name, (3, 3, x.shape[-1], x.shape[-1] if kind == "residual" else 4))
+                y = lax.conv_general_dilated(
+                    x, p["kernel"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+                )
+                y = y * 2.0 + p["bias"] if kind == "norm" else y + p["bias"]
+                if kind == "residual":
+                    y = self.taps(name + "/layer", y)
+                    y = after(x + y)
+                else:
+                    y = after(y)
+            elif kind == "product":
+                p = of(name, (x.shape[-1], 5))
+                y = after(x @ p["kernel"] + p["bias"])
+            elif kind == "max":
+                y = lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "SAME")
+            elif kind == "mean":
+                y = lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
+            elif kind == "global":
+                y = x.mean((1, 2))
+            elif kind == "transpose":
+                y = x.transpose(0, 2, 1, 3)
+            else:
+                y = x.reshape(2, -1) if kind == "flat" else jnp.tanh(x)
+            x = self.taps(name, y)
+        return x
+
+    def by_hand(self, x, of):
+        """The same network of dmlax's operators."""
+        rounds = {"arithmetic": self.arithmetic}
+        scale = of["input"]
+        x = dmlax.element_wise_quantize_linear(x, *scale)
+        for kind, name, _ in self.layers:
+            output = of[name]
+            if kind in ("convolution", "residual", "norm", "product"):
+                p = self.params[name]
+                factor = 2.0 if kind == "norm" else 1.0
+                w = calibration.quantize_weights(
+                    p["kernel"] * factor,
+                    axis=-1 if self.rule.per_channel else None,
+                    symmetric=self.rule.symmetric,
+                    bits=self.rule.bits,
+                )
+                bias = calibration.quantize_bias(
+                    p["bias"], input_scale=scale.scale, filter_scale=w.scale
+                )
+            if kind == "product":
+                named = KEYWORDS(a=scale, b=w, output=output)
+                x = dmlax.quantized_linear_matrix_multiply(x, w.values, bias, **named, **rounds)
+            elif kind in ("convolution", "residual", "norm"):
+                inner = of[name + "/layer"] if kind == "residual" else output
+                y = dmlax.quantized_linear_convolution(
+                    x,
+                    w.values,
+                    bias,
+                    **KEYWORDS(input=scale, filter=w, output=inner),
+                    padding="SAME",
+                    dimension_numbers=("NHWC", "HWIO", "NHWC"),
+                    **rounds,
+                )
+                if kind == "residual":
+                    named = KEYWORDS(a=scale, b=inner, output=output)
+                    y = dmlax.element_wise_quantized_linear_add(x, y, **named, **rounds)
+                x = y
+            elif kind == "max":
+                high = -x.shape[1] % 2
+                x = dmlax.max_pooling(
+                    x,
+                    window_size=2,
+                    strides=2,
+                    end_padding=high,
+                    dimension_numbers="NHWC",
+                )
+                output = scale
+            elif kind == "mean":
+                x = dmlax.quantized_linear_average_pooling(
+                    x,
+                    **KEYWORDS(input=scale, output=output),
+                    window_size=2,
+                    strides=2,
+                    dimension_numbers="NHWC",
+                    **rounds,
+                )
+            elif kind == "global":
+                named = KEYWORDS(input=scale, output=output)
+                x = dmlax.quantized_linear_global_average_pooling(
+                    x, **named, dimension_numbers="NHWC", **rounds
+                ).reshape(2, -1)
+            elif kind == "tanh":
+                real = jnp.tanh(dmlax.element_wise_dequantize_linear(x, *scale))
+                x = dmlax.element_wise_quantize_linear(real, *output)
+            else:
+                x = x.transpose(0, 2, 1, 3) if kind == "transpose" else x.reshape(2, -1)
+                output = scale
+            scale = output
+        return dmlax.element_wise_dequantize_linear(x, *scale)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_quantized_network_equals_its_composition_by_hand(seed):
+    network = Network(seed)
+    batches = [jnp.float32(network.draw.normal(size=network.shape)) for _ in range(3)]
+    network.floats(None, batches[0])
+    quantized = quantize(
+        network.floats,
+        network.params,
+        batches,
+        rules=[network.rule],
+        arithmetic=network.arithmetic,
+    )
+    ranges = {}
+
+    def tapped(params, x):
+        network.floats(params, x)
+        return dict(network.seen)
+
+    for batch in batches:
+        for name, value in jax.jit(tapped)(network.params, batch).items():
+            ranges[name] = ranges.get(name, calibration.min_max()).observe(value)
+    assert {x.runs for x in quantized.report.lines} == {np.dtype(network.rule.dtype).name}
+    actual = jax.jit(lambda q, x: q(x))(quantized, batches[1])
+    # Two programs of the same floats differ in last bits, so the scales are near, not equal.
+    moves = ("max", "transpose", "flat")
+    own = [name for name in network.seen if not name.startswith(moves)]
+    scales = dict(zip(own, (quantized.scales[n] for n in sorted(quantized.scales)), strict=True))
+    for name, (scale, zero_point) in scales.items():
+        wanted = calibration.quantization(ranges[name], network.rule.dtype)
+        np.testing.assert_allclose(scale, wanted.scale, rtol=1e-5)
+        assert zero_point.dtype == wanted.zero_point.dtype
+    expected = network.by_hand(batches[1], scales)
+    assert np.array_equal(actual, expected), network.layers
+    assert np.array_equal(quantized(batches[1]), expected)
+    assert len(np.unique(actual)) > 2
+
+
+def dense(params, x):
+    return jax.nn.relu(x @ params["first"]["kernel"]) @ params["last"]["kernel"]
+
+
+def dense_params():
+    draw = np.random.default_rng(0)
+    return {
+        name: {"kernel": jnp.float32(draw.normal(size=(6, 6))), "unused": jnp.ones(3)}
+        for name in ("first", "last")
+    }
+
+
+X = jnp.float32(np.random.default_rng(1).normal(size=(4, 6)))
+
+
+def test_the_first_rule_that_matches_wins():
+    rules = [Rule("first/*", to_float=True), Rule("*", dtype=np.uint8), Rule("last/*")]
+    lines = quantize(dense, dense_params(), [X], rules=rules).report.lines
+    assert [x.name for x in lines] == ["first/kernel", "last/kernel"]
+    assert [x.runs for x in lines] == ["float: a rule", "uint8"]
+    assert [(x.before, x.after) for x in lines] == [(144, 144), (144, 36)]
+    assert lines[1].signal_to_noise > 25
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (Rule("middle/*"), "has the path 'middle/*', which matches none of the weights"),
+        (Rule("*/unused"), "'last/unused'] are parameters, but no weights of a convolution"),
+        (Rule(operator="convolution"), "matches none of the weights"),
+    ],
+)
+def test_a_rule_that_matches_no_weights_is_an_error(rule, text):
+    with pytest.raises(dmlax.SpecError) as caught:
+        quantize(dense, dense_params(), [X], rules=[rule])
+    assert text in str(caught.value)
+    assert caught.value.code == "option"
+
+
+def test_a_product_of_two_activations_under_a_rule_is_an_error():
+    def function(params, x):
+        return (x * params["gate"]) @ x.T
+
+    with pytest.raises(dmlax.SpecError, match=r"\['gate'\] are parameters, but no weights"):
+        quantize(function, {"gate": jnp.ones(6)}, [X], rules=[Rule("gate")])
+    (line,) = quantize(function, {"gate": jnp.ones(6)}, [X]).report.lines
+    assert line.runs == "float: both sides depend on the inputs"
+    assert "test_quantize.py" in line.name
+
+
+def test_a_shared_parameter_with_two_rules_is_an_error():
+    def function(params, x):
+        y = lax.conv_general_dilated(
+            x[..., None],
+            params["w"][:, :, None],
+            (1,),
+            "SAME",
+            dimension_numbers=("NWC", "WIO", "NWC"),
+        )
+        return x @ params["w"], y
+
+    rules = [Rule("w", "product"), Rule("w", "convolution", dtype=np.uint8)]
+    with pytest.raises(dmlax.SpecError, match="two rules for the shared parameter 'w'"):
+        quantize(function, {"w": jnp.ones((6, 1))}, [X], rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("batches", "code", "text"),
+    [
+        ([], "option", "is empty, expected a batch or more"),
+        ([X, X[:2]], "sizes", "at 1, expected the shapes of the first"),
+        ([X * np.nan], "value", "has seen NaN or an infinity"),
+    ],
+)
+def test_bad_batches(batches, code, text):
+    with pytest.raises(dmlax.SpecError) as caught:
+        quantize(dense, dense_params(), batches)
+    assert text in str(caught.value)
+    assert caught.value.code == code
+
+
+def test_inputs_of_other_shapes_are_an_error_and_vmap_maps():
+    quantized = quantize(dense, dense_params(), [X])
+    with pytest.raises(dmlax.SpecError, match="expected those of the batches"):
+        quantized(X[:2])
+    mapped = jax.vmap(quantized)(jnp.stack([X, X]))
+    assert np.array_equal(mapped[1], quantized(X))
+
+
+@pytest.mark.parametrize("subscripts", ["bk,kn->bn", "kn,bk->nb", "bk,nk->bn", "nk,bk->nb"])
+def test_products_of_any_order_are_layers(subscripts):
+    def function(w, x):
+        operands = (x, w) if subscripts.startswith("b") else (w, x)
+        return jnp.einsum(subscripts, *operands) + 1.0
+
+    w = jnp.float32(np.random.default_rng(2).normal(size=(6, 6)))
+    quantized = quantize(function, w, [X])
+    assert [x.runs for x in quantized.report.lines] == ["int8"]
+    assert quantized.report.lines[0].signal_to_noise > 30
+    assert quantized(X).shape == function(w, X).shape
