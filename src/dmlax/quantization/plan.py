@@ -33,7 +33,7 @@ class Step:
       kind: "convolution", "product", "sum", "average", "max", "move" or "float".
       operands: the values that depend on the inputs.
       result: after the absorbed equations.
-      weights: the constant of a convolution or a product.
+      weights: the constant of a convolution or a product, -1 of all else.
       affine: equations (name, constant) that are folded into weights and bias.
       why: the reason of a float step.
       is_integer: if it runs in integers; else the equation and the absorbed ones run in float.
@@ -44,7 +44,7 @@ class Step:
     equation: Equation
     operands: tuple[int, ...]
     result: int
-    weights: int | None = None
+    weights: int = -1
     swapped: bool = False
     affine: list[tuple[str, int]] = field(default_factory=list)
     why: str = ""
@@ -191,7 +191,7 @@ class Planner:
             ):
                 pass
             elif (
-                step.weights is not None
+                step.weights >= 0
                 and not activated
                 and after.name in _AFFINE
                 and (first or after.name in ("add", "mul"))

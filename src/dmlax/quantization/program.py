@@ -70,7 +70,7 @@ class Program:
             inputs = tuple(map(read, equation.invars))
             called = compat.called(equation)
             if called is not None:
-                results = self.inline(called, inputs)
+                results: Sequence[int] = self.inline(called, inputs)
             else:
                 results = self._add(equation, inputs)
             env |= zip(equation.outvars, results, strict=True)

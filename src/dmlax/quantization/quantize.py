@@ -157,15 +157,16 @@ class _Values:
     def _integers(self, step: Step) -> Array:
         operands, options = [self.integers(x) for x in step.operands], step.options
         if step.kind == "move":
-            return run(step.equation, operands)[0]
+            moved: Array = run(step.equation, operands)[0]
+            return moved
         if step.kind == "max":
             return max_pooling(operands[0], **options)
         scales = [self.scale(x) for x in step.operands]
-        output, rounds = self.scale(step.result), {"arithmetic": self.plan.arithmetic}
+        output = self.scale(step.result)
         if step.kind == "sum":
-            named = calibration.keywords(a=scales[0], b=scales[1], output=output)
-            return element_wise_quantized_linear_add(*operands, **named, **rounds)
-        named = calibration.keywords(input=scales[0], output=output)
+            named = self._keywords(a=scales[0], b=scales[1], output=output)
+            return element_wise_quantized_linear_add(*operands, **named)
+        named = self._keywords(input=scales[0], output=output)
         if step.kind == "average":
             windows = "window_size" in options
             pool = (
@@ -173,21 +174,25 @@ class _Values:
                 if windows
                 else quantized_linear_global_average_pooling
             )
-            mean = pool(operands[0], **named, **options, **rounds)
+            mean = pool(operands[0], **named, **options)
             return mean.reshape(self.plan.program.shapes[step.result])
         weights, bias = self.quantized.weights[step.result]
         if step.kind == "convolution":
-            named |= calibration.keywords(filter=weights)
+            named |= self._keywords(filter=weights)
             return quantized_linear_convolution(
-                operands[0], weights.values, bias, **named, **options, **rounds
+                operands[0], weights.values, bias, **named, **options
             )
-        named = calibration.keywords(a=scales[0], b=weights, output=output)
+        named = self._keywords(a=scales[0], b=weights, output=output)
         rows = _rows(operands[0], contracted(step)[0])
-        product = quantized_linear_matrix_multiply(rows, weights.values, bias, **named, **rounds)
+        product = quantized_linear_matrix_multiply(rows, weights.values, bias, **named)
         shape = self.plan.program.shapes[step.result]
         if step.swapped:  # the weights' axes come first
             product = jnp.moveaxis(product, -1, 0)
         return product.reshape(shape)
+
+    def _keywords(self, **tensors: Quantization | QuantizedWeights) -> dict[str, Any]:
+        """The scales, zero points and arithmetic of a call."""
+        return {"arithmetic": self.plan.arithmetic, **calibration.keywords(**tensors)}
 
 
 def _rows(x: Array, axes: Sequence[int]) -> Array:
@@ -270,7 +275,8 @@ def _observed(
 
     stacked = [jnp.stack(leaves) for leaves in zip(*batches, strict=True)]
     start = {number: rule.observer() for number, rule in rules.items()}
-    return scan(program.constants, start, stacked)
+    observed: dict[int, Any] = scan(program.constants, start, stacked)
+    return observed
 
 
 def quantize(
@@ -377,7 +383,7 @@ def _report(quantized: Quantized, names: Mapping[int, str], leaves: Sequence[Any
         integer = step.is_integer
         if step.kind == "move" or not (integer or step.why or step.kind in _LAYERS):
             continue
-        before = 0 if step.weights is None else 4 * int(np.prod(program.shapes[step.weights]))
+        before = 0 if step.weights < 0 else 4 * int(np.prod(program.shapes[step.weights]))
         runs, noise, after = f"float: {step.why or 'a rule'}", np.nan, before
         if integer:
             runs, noise = (
