@@ -35,6 +35,7 @@ _MOST_LEVELS = 127  # the levels of a row of 8 bits on either side of 0
 _WIDEST_BLOCK = 256  # the widest block of a row of 8 bits
 _INT8 = {2: (32, 64, 128), 4: (16, 32, 64, 128, 256), 8: (16, 32, 64, 128, 256)}
 """The blocks for whose bits ONNX Runtime rounds rows at accuracy level 4."""
+_UNBLOCKED = 32  # the block of rows beside weights of one scale for a column or for all
 _ALIGNMENT = 8  # a group's first column begins with a byte
 
 
@@ -360,8 +361,12 @@ def matrix_product_of_dequantized(
     axis: int = 1,
     block_size: int = 0,
     transposed: int = 0,
+    accuracy_level: int = 0,
 ) -> Array:
-    """Multiplies by a matrix that it dequantizes one group of columns at a time."""
+    """Multiplies by a matrix that it dequantizes one group of columns at a time.
+
+    At level 4 it rounds rows to 8 bits, as a MatMulNBits does.
+    """
     columns = 0 if transposed else 1
     depth = w.shape[1 - columns]
     if a.ndim < 1 or a.shape[-1] != depth:
@@ -380,6 +385,9 @@ def matrix_product_of_dequantized(
         return to_device(x)
 
     weights = _Weights.of(w, columns, block_size)
+    rounded = block_size or _UNBLOCKED
+    if accuracy_level == 4 and min(rounded, _WIDEST_BLOCK) in _INT8.get(weights.bits, ()):
+        a = quantize_rows(a, rounded).astype(a.dtype)
     zero_points = None if zero_point is None else matrix(zero_point)
     return multiply(a, weights, matrix(scale), zero_points, dtype=a.dtype)
 

@@ -64,7 +64,7 @@ PASSES: tuple[Pass, ...] = (
     fold_channels,
 )
 
-_OF_ARITHMETIC = (fold_constants, fuse_qdq, fuse_scaled_products)
+_OF_ARITHMETIC = (fold_constants, fuse_qdq, fuse_scaled_products, fuse_dequantized_weights)
 
 PASSES_OF_SHAPES: tuple[Callable[[Graph, Avals], Graph], ...] = (
     fuse_byte_functions,

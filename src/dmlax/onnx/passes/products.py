@@ -64,10 +64,30 @@ _WEIGHTS = Op("DequantizeLinear", domain=None, name="weights", fits=_is_held_pac
 
 
 @replaces(Op("Gather", _WEIGHTS), Op("MatMul", "a", _WEIGHTS), Op("Gemm", "a", _WEIGHTS))
-def fuse_dequantized_weights(graph: Graph, node: Node, match: Match) -> list[Node] | None:
+def fuse_dequantized_weights(
+    graph: Graph, node: Node, match: Match, arithmetic: Arithmetic
+) -> list[Node] | None:
     """Replaces DequantizeLinear and the product, or the Gather, that reads its result."""
-    fuse = _gather if node.op == "Gather" else _multiply
-    return fuse(graph, graph.producers[match["weights"]], node)
+    dequantize = graph.producers[match["weights"]]
+    if node.op == "Gather":
+        return _gather(graph, dequantize, node)
+    level = 4 if arithmetic == "float32" and _rounds_rows(graph, dequantize, node) else 0
+    return _multiply(graph, dequantize, node, level)
+
+
+def _rounds_rows(graph: Graph, dequantize: Node, product: Node) -> bool:
+    """True where ONNX Runtime makes the nodes a MatMulNBits of accuracy level 4."""
+    w, (output,), attributes = dequantize.inputs[0], dequantize.outputs, dequantize.attributes
+    parameters = [graph.constants.get(name) for name in dequantize.inputs[1:] if name]
+    scale, axis = parameters[0], attributes.get("axis", 1)
+    if scale is None or scale.dtype != np.float32 or any(x is None for x in parameters):
+        return False
+    is_alone = len(graph.consumers[w]) == len(graph.consumers[output]) == 1
+    if not is_alone or output in graph.outputs or product.attributes.get("transB"):
+        return False
+    if block_size := attributes.get("block_size", 0):
+        return bool(axis == 0 and block_size >= 16 and not block_size & (block_size - 1))
+    return scale.ndim == 0 or axis == 1
 
 
 def _gather(graph: Graph, dequantize: Node, gather: Node) -> list[Node] | None:
@@ -86,7 +106,7 @@ def _gather(graph: Graph, dequantize: Node, gather: Node) -> list[Node] | None:
     return [gather.become("GatherBlockQuantized", MICROSOFT, inputs, attributes)]
 
 
-def _multiply(graph: Graph, dequantize: Node, product: Node) -> list[Node] | None:
+def _multiply(graph: Graph, dequantize: Node, product: Node, level: int) -> list[Node] | None:
     """A product whose blocks lie along the axis that it sums over."""
     options = {"transA": 0, "transB": 0, "alpha": 1.0, "beta": 1.0, **product.attributes}
     transposed = int(bool(options["transB"]))
@@ -97,6 +117,7 @@ def _multiply(graph: Graph, dequantize: Node, product: Node) -> list[Node] | Non
     if block_size and axis % 2 != transposed:
         return None
     attributes = {"axis": axis, "block_size": block_size, "transposed": transposed}
+    attributes |= {"accuracy_level": level} if level else {}
     inputs = (product.inputs[0], *dequantize.inputs)
     fused = product.become("DequantizedMatMul", OWN, inputs, attributes)
     if not (bias := product.input(2)):
