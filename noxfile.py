@@ -30,6 +30,7 @@ ROTATION = {  # sessions that CI installs in turn, and arguments that end them s
     "kill_rate": ("--operator=quantized_lookup",),
     "litert": ("25",),
     "lowering": COLLECT,
+    "onnx_backend": ("relu",),
     "sdist": COLLECT,
     "slow": COLLECT,
     "tpu": COLLECT,
@@ -186,6 +187,19 @@ def litert(session: nox.Session) -> None:
     _install(session, "test")
     session.install("ai-edge-litert==2.3.0")
     session.run("python", "-m", "tools.litert", *session.posargs)
+
+
+@nox.session
+def onnx_backend(session: nox.Session) -> None:
+    """Run ONNX's own backend tests whole with `dmlax.onnx.backend`, with x64, and count them.
+
+    `nox -s onnx_backend -- qlinear` runs those whose names have this part.
+    """
+    _reuse_library(session)
+    _install(session, "test")
+    home = str(Path(session.create_tmp()).resolve())  # the tests write models there
+    environment = {"JAX_ENABLE_X64": "1", "ONNX_HOME": home}
+    session.run("python", "-m", "tools.onnx_backend", *session.posargs, env=environment)
 
 
 @nox.session
