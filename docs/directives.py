@@ -1,5 +1,6 @@
 """Tables made from data, and a check that the pages cover every public name."""
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -176,6 +177,23 @@ class Rules(SphinxDirective):
         return count
 
 
+class Findings(SphinxDirective):
+    """What the scripts in findings/ say on top: software and version, and what happens."""
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        rows = []
+        for file in sorted((_ROOT / "findings").glob("*.sh")):
+            lines = file.read_text(encoding="utf-8").splitlines()[1:]
+            top = itertools.takewhile(lambda line: line.startswith("# "), lines)
+            software, found, what = " ".join(line[2:] for line in top).partition(": ")
+            if found:
+                self.env.note_dependency(file)
+                rows.append((software, what, f"`{file.name}`"))
+        head = ("software", "what happens, and what is right", "script")
+        return self.parse_text_to_nodes(_table(head, rows))
+
+
 def _stated(page: str | None) -> str:
     """A link, unless the page is the operator's."""
     return "the operator's page" if page is None else f"[page]({page})" if page else "none"
@@ -210,6 +228,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("descriptors", Descriptors)
     app.add_directive("support", SupportTables)
     app.add_directive("rules", Rules)
+    app.add_directive("findings", Findings)
     app.connect("source-read", _close_examples)
     app.connect("env-check-consistency", _check_coverage)
     return {"parallel_read_safe": True}
