@@ -99,6 +99,7 @@ class Quantized:
       weights: `QuantizedWeights` and int32 biases, by the number of a layer.
       scales: the `Quantization` of every value of bytes.
       constants: what the steps in float read.
+      report: a line for each layer; printed, a table.
     """
 
     weights: dict[int, tuple[QuantizedWeights, Array]]

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 from jax.typing import DTypeLike
 
 from dmlax import calibration
@@ -41,8 +40,8 @@ class Rule:
     path: str = "*"
     operator: Literal["convolution", "product"] | None = None
     to_float: bool = False
-    dtype: DTypeLike = np.int8
-    weights_dtype: DTypeLike = np.int8
+    dtype: DTypeLike = "int8"
+    weights_dtype: DTypeLike = "int8"
     bits: int = 8
     per_channel: bool = False
     symmetric: bool = True
