@@ -21,10 +21,11 @@ TESTS = f"^test_({'|'.join(NAMES)})_cpu$"
 @pytest.mark.filterwarnings("ignore")  # ONNX makes all its cases, and some warn
 def test_onnx_runs_its_tests_with_the_backend():
     suite = BackendTest(backend.DmlaxBackend, __name__).include(TESTS).test_suite
-    result = unittest.TestResult()
+    result, passed = unittest.TestResult(), []
+    result.addSuccess = passed.append
     suite.run(result)
     assert not [*result.failures, *result.errors]
-    assert result.testsRun - len(result.skipped) == 4
+    assert len(passed) == len(NAMES)
 
 
 def test_an_output_has_the_files_dtype_and_its_rows():

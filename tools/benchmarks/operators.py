@@ -327,4 +327,5 @@ def _block_product(rows: int, side: int) -> Work:
         domain=onnx_peer.OWN_DOMAIN,
         attributes={"K": side, "N": side, "bits": 4, "block_size": _BLOCK},
         weights="4 bits",
+        tolerance=2e-6,
     )
