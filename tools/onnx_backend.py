@@ -22,14 +22,14 @@ def main() -> int:
     tests = BackendTest(DmlaxBackend, __name__)
     for pattern in sys.argv[1:]:
         tests.include(pattern)
-    result = unittest.TextTestRunner(stream=sys.stderr, verbosity=1, buffer=True).run(
-        tests.test_suite
-    )
+    suite = tests.test_suite
+    count = suite.countTestCases()
+    result = unittest.TextTestRunner(sys.stderr, verbosity=1, buffer=True).run(suite)
     failed = [*result.failures, *result.errors]
     why = {test.id(): text.strip().splitlines() for test, text in failed}
     kinds = {name: _kind(lines) for name, lines in why.items()}
     skipped = sum("_cuda" not in test.id() for test, _ in result.skipped)
-    here = result.testsRun - len(result.skipped) + skipped
+    here = count - len(result.skipped) + skipped
     passed = here - skipped - len(failed)
     for name, kind in sorted(kinds.items(), key=lambda item: (item[1], item[0])):
         if kind != "UnsupportedError":
