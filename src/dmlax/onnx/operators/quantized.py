@@ -117,13 +117,14 @@ def dequantize(
         raise dmlax.UnsupportedError(f"its input is {x.dtype}, {text}")
     scale = _along(scale, axis, x, block_size)
     zero_point = None if zero_point is None else _along(zero_point, axis, x, block_size)
-    if arithmetic == "exact" and dtype.itemsize == 2 and not is_float8(x.dtype):
-        return _rounded_once(x, zero_point, jnp.asarray(scale, np.float32), dtype)
-    if arithmetic == "exact" and dtype != scale.dtype:
-        scale = scale.astype(np.float32)
     is_finite = not is_known(scale) or bool(np.isfinite(scale.astype(np.float32)).all())
     rounds_twice = scale.dtype == np.float16 and arithmetic == "float32"  # ONNX Runtime does
     is_general = x.dtype.name not in _ELEMENTWISE or not is_finite
+    if arithmetic == "exact":
+        is_own = dtype == scale.dtype != jnp.bfloat16 and not is_general  # the operator rounds once
+        if dtype.itemsize == 2 and not is_own and not is_float8(x.dtype):
+            return _rounded_once(x, zero_point, jnp.asarray(scale, np.float32), dtype)
+        scale = scale if dtype == scale.dtype else scale.astype(np.float32)
     if is_general or scale.dtype.name == "bfloat16" or (rounds_twice and x.dtype != np.int32):
         return jnp.asarray(convert(scale_difference(x, zero_point, scale), dtype))
     if is_known(scale) and not scale.all():
