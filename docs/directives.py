@@ -178,7 +178,7 @@ class Rules(SphinxDirective):
 
 
 class Findings(SphinxDirective):
-    """What the scripts in findings/ say on top: software and version, and what happens."""
+    """The table of findings, from the first comment of each script in `findings/`."""
 
     def run(self) -> list[nodes.Node]:
         """One table."""

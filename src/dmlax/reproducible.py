@@ -217,7 +217,7 @@ def erf(x: ArrayLike) -> Array:
 
 @_documented()
 def gelu(x: ArrayLike, *, approximate: bool = False) -> Array:
-    """X times the normal distribution at x.
+    """Multiplies x by the normal distribution function of x.
 
     `approximate=True` is x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x**3))), the form by tanh.
 

@@ -26,7 +26,10 @@ _OF_WINDOWS = {
 
 
 class _Chain(NamedTuple):
-    """How an array follows from bytes: "bytes", "parameter" or the part of an operator."""
+    """How an array follows from bytes.
+
+    `kind` is "bytes", "parameter" or the part of an operator.
+    """
 
     kind: str
     is_rounded: bool = True

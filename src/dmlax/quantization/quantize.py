@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What became of the layers; printed, a table."""
+    """A line for each layer: where it runs, and how exactly. It prints as a table."""
 
     lines: tuple[Line, ...]
 
@@ -77,7 +77,10 @@ _NOTHING = Report(())
 
 @dataclass(eq=False)
 class _Plan:
-    """What is static: the program, its steps, and whose quantization each value of bytes has."""
+    """The static part of a `Quantized`.
+
+    It has the program, its steps, and for each value of bytes the one whose quantization it has.
+    """
 
     program: Program
     steps: list[Step]
@@ -99,7 +102,7 @@ class Quantized:
       weights: `QuantizedWeights` and int32 biases, by the number of a layer.
       scales: the `Quantization` of every value of bytes.
       constants: what the steps in float read.
-      report: a line for each layer; printed, a table.
+      report: a line for each layer. It prints as a table.
     """
 
     weights: dict[int, tuple[QuantizedWeights, Array]]
@@ -109,7 +112,7 @@ class Quantized:
 
     @property
     def report(self) -> Report:
-        """What became of each layer; print it."""
+        """A line for each layer, which says where it runs. It prints as a table."""
         return self.plan.report
 
     def __call__(self, *inputs: Any) -> Any:

@@ -16,7 +16,7 @@ RULES = Rules("quantize")
 
 @dataclass(frozen=True)
 class Rule:
-    """How the layers whose weights have a path are quantized; the first rule that matches wins.
+    """Says how layers are quantized, by the path of their weights; the first match wins.
 
     The defaults are those of ONNX Runtime's `quantize_static`.
 
