@@ -49,7 +49,6 @@ def test_what_jax_may_change_is_touched_where_design_says():
 EXTRAS = {  # what the extras `onnx` and `compare` install; imported where it is used
     "onnx/backend.py": {"onnx"},
     "onnx/protobuf.py": {"onnx"},
-    "onnx/__main__.py": {"rich"},
     "onnx/export/__init__.py": {"onnx"},
     "onnx/export/primitives.py": {"onnx"},
     "onnx/export/writer.py": {"onnx"},

@@ -14,7 +14,8 @@ from dmlax.litert import Arithmetic, load, read_source
 from dmlax.litert.peer import FOLLOWS, Peer
 from dmlax.onnx.differences import difference_of, print_differences, print_total
 from dmlax.onnx.inputs import draw_inputs
-from dmlax.onnx.nodes import run_nodes
+from dmlax.onnx.nodes import count_outputs, run_nodes
+from dmlax.onnx.progress import counted, stage
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,9 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     data = read_source(options.model, options.member)
-    model = load(data, arithmetic=options.arithmetic)
+    with stage("loading"):
+        model = load(data, arithmetic=options.arithmetic)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(model.params))
-    print(f"{model}\n{len(data) / 1e6:.1f} MB, params {size / 1e6:.1f} MB\n{model.explain()}")
+    with stage("explaining"):
+        explanation = model.explain()
+    print(f"{model}\n{len(data) / 1e6:.1f} MB, params {size / 1e6:.1f} MB\n{explanation}")
     if not (options.compare or options.nodes):
         return 0
     if options.inputs:
@@ -51,17 +55,20 @@ def _run(options: argparse.Namespace) -> int:
     else:
         inputs = draw_inputs(model._saved, model.inputs)
     print(f"dmlax follows LiteRT {FOLLOWS}, arithmetic {options.arithmetic}")
-    theirs = Peer(data, options.arithmetic).run(inputs)
+    with stage("running LiteRT"):
+        theirs = Peer(data, options.arithmetic).run(inputs)
     graph, differ = model._saved, False
     producers = {name: f"{node.op} {node.name!r}" for name, node in graph.producers.items()}
     if options.compare:
         names = [name for name in theirs if name in model.tensors()]
-        ours = model.apply(model.params, inputs, outputs=names)
+        with stage("computing every tensor"):
+            ours = jax.block_until_ready(model.apply(model.params, inputs, outputs=names))
         pairs = [(producers.get(name, ""), name, np.asarray(ours[name])) for name in names]
         differ |= _show("each tensor, from the inputs on:", pairs, theirs)
     if options.nodes:
         tensors = {**inputs, **{name: np.asarray(x) for name, x in model.init_state().items()}}
-        found = run_nodes(model, {**tensors, **theirs})
+        results = run_nodes(model, {**tensors, **theirs})
+        found = counted(results, "computing outputs of nodes", count_outputs(model))
         pairs = [
             (producers.get(name, ""), name, np.asarray(value))
             for _, name, value in found

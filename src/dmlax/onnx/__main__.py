@@ -1,4 +1,4 @@
-"""`python -m dmlax.onnx`: lists, compares and times a model."""
+"""`python -m dmlax.onnx`: lists, compares, times and profiles a model."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -19,10 +19,11 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx import Model, load, peer
 from dmlax.onnx.differences import difference_of, print_differences, print_total
 from dmlax.onnx.inputs import draw_inputs
-from dmlax.onnx.nodes import run_nodes
+from dmlax.onnx.nodes import count_outputs, run_nodes
+from dmlax.onnx.profile import profile
+from dmlax.onnx.progress import counted, stage
 
 _SECONDS, _FEWEST_CALLS = 3.0, 5  # a benchmark takes at least these
-_Item = TypeVar("_Item")
 Tensors: TypeAlias = Mapping[str, np.ndarray]
 
 
@@ -32,22 +33,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
       0; 1 where a tensor differs; 2 where the model cannot be loaded or compared.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.html and not options.profile:
+        parser.error("--html needs --profile")
     try:
-        model = _load(options)
-        _list(model, options.model)
-        compares = [_compare] * options.compare + [_compare_nodes] * options.nodes
-        if not (compares or options.bench):
-            return 0
-        inputs = _inputs(model, options)
-        session = peer.start(options.model) if compares or find_spec("onnxruntime") else None
-        theirs = peer.run_every_tensor(peer.fuse(options.model), inputs) if compares else {}
-        differ = [compare(model, inputs, theirs) for compare in compares]
+        return _run(options)
     except _errors() as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.html:
+        options.html.open("a").close()  # a file that cannot be written is an error at once
+    with stage("loading"):
+        model = _load(options)
+    _list(model, options.model)
+    compares = [_compare] * options.compare + [_compare_nodes] * options.nodes
+    if not (compares or options.bench or options.profile):
+        return 0
+    inputs, theirs = _inputs(model, options), dict[str, np.ndarray]()
+    if compares:
+        with stage("running ONNX Runtime"):
+            theirs = peer.run_every_tensor(peer.fuse(options.model), inputs)
+    differ = [compare(model, inputs, theirs) for compare in compares]
     if options.bench:
-        _bench(model, session, inputs)
+        _bench(model, options.model, inputs)
+    if options.profile:
+        times = profile(model, inputs)
+        print(times)
+        if options.html:
+            options.html.write_text(times.html(), encoding="utf-8")
     return int(any(differ))
 
 
@@ -63,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
         "--nodes", action="store_true", help="each node, computed from ONNX Runtime's tensors"
     )
     parser.add_argument("--bench", action="store_true", help="time a call, and ONNX Runtime's")
+    parser.add_argument("--profile", action="store_true", help="time each node of a call")
+    parser.add_argument("--html", type=Path, help="write the profile as a page to this file")
     parser.add_argument("--inputs", type=Path, help="an .npz file of inputs; else likely ones")
     parser.add_argument("--arithmetic", choices=("exact", "float32"))
     parser.add_argument(
@@ -102,7 +121,9 @@ def _list(model: Model, path: Path) -> None:
     print(model)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(model.params))
     print(f"{path.stat().st_size / 1e6:.1f} MB, params {size / 1e6:.1f} MB")
-    print(model.explain({name: _of_batch_1(struct) for name, struct in model.inputs.items()}))
+    with stage("explaining"):
+        explanation = model.explain({name: _of_batch_1(x) for name, x in model.inputs.items()})
+    print(explanation)
 
 
 def _of_batch_1(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
@@ -124,11 +145,12 @@ def _compare(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
     known, outputs = model.tensors(), list(model.outputs)
     names = [name for name in theirs if name in known and name not in outputs]
     names += [name for name in outputs if name in theirs]
-    ours = model.apply(model.params, inputs, outputs=names)
+    with stage("computing every tensor"):
+        ours = jax.block_until_ready(model.apply(model.params, inputs, outputs=names))
     producers = model._saved.producers
     differences = [
         difference_of(name, producers[name].type if name in producers else "", ours[name], x)
-        for name, x in _progress([(name, theirs[name]) for name in names], "comparing")
+        for name, x in counted([(name, theirs[name]) for name in names], "comparing", len(names))
     ]
     different = [x for x in differences if x.different and x.name not in outputs]
     print_total(differences)
@@ -143,9 +165,10 @@ def _compare(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
 
 def _compare_nodes(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
     """Computes each node from ONNX Runtime's tensors, and prints the operators that differ."""
+    results, count = run_nodes(model, {**inputs, **theirs}), count_outputs(model)
     differences = [
         difference_of(name, f"{node.type} {node.name!r}", value, theirs[name])
-        for node, name, value in _progress(list(run_nodes(model, {**inputs, **theirs})), "nodes")
+        for node, name, value in counted(results, "computing outputs of nodes", count)
         if name in theirs
     ]
     print("each node computed from ONNX Runtime's tensors:")
@@ -156,27 +179,22 @@ def _compare_nodes(model: Model, inputs: Tensors, theirs: Tensors) -> bool:
     return bool(different)
 
 
-def _progress(items: Sequence[_Item], what: str) -> Iterable[_Item]:
-    """A progress bar where `rich` is installed and a terminal is there."""
-    try:
-        from rich.progress import track
-    except ImportError:
-        return items
-    return track(items, what) if sys.stderr.isatty() else items
-
-
-def _bench(model: Model, session: peer.InferenceSession | None, inputs: Tensors) -> None:
-    """Prints the medians of calls, taken in turn."""
+def _bench(model: Model, file: Path, inputs: Tensors) -> None:
+    """Prints the medians of calls, taken in turn; also ONNX Runtime's where it is installed."""
+    session = peer.start(file) if find_spec("onnxruntime") else None
     arrays = jax.tree.map(jax.numpy.asarray, inputs)
     calls: dict[str, Callable[[], object]] = {"dmlax": lambda: jax.block_until_ready(model(arrays))}
     if session is not None:
         calls["onnxruntime"] = lambda: peer.run(session, inputs)
-    print(f"first call {_time(calls['dmlax']):.2f} s")
+    with stage("compiling"):
+        first = _time(calls["dmlax"])
+    print(f"first call {first:.2f} s")
     times: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + _SECONDS
-    while time.perf_counter() < end or len(times["dmlax"]) < _FEWEST_CALLS:
-        for name, call in calls.items():
-            times[name].append(_time(call))
+    with stage("timing calls"):
+        while time.perf_counter() < end or len(times["dmlax"]) < _FEWEST_CALLS:
+            for name, call in calls.items():
+                times[name].append(_time(call))
     medians = {name: statistics.median(seconds) for name, seconds in times.items()}
     for name, median in medians.items():
         print(f"{name}: {1e3 * median:.2f} ms a call")

@@ -1,7 +1,8 @@
 """Computes a model's nodes one by one from known tensors."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -17,24 +18,36 @@ from dmlax.onnx.operators.table import Tensor
 from dmlax.onnx.operators.values import is_known, to_device
 from dmlax.onnx.passes.layout import CHANNELS_LAST, TO_FIRST, TO_LAST
 
+Watch: TypeAlias = Callable[[Node, Sequence[Any], Callable[[], Any]], None]
+"""Gets a node, the operands that its program takes, and the program, once it has run."""
+
+
+def count_outputs(model: Model) -> int:
+    """The number of outputs that `run_nodes` yields, or a little more."""
+    return sum(len([*filter(None, node.outputs)]) for node in model._graph.nodes)
+
 
 def run_nodes(
-    model: Model, tensors: Mapping[str, np.ndarray]
+    model: Model, tensors: Mapping[str, np.ndarray], watch: Watch | None = None
 ) -> Iterator[tuple[Node, str, Tensor]]:
     """Yields the outputs of the nodes that a call runs.
 
     Args:
       model: its passes have fused nodes.
       tensors: tensors by name; operands that are not among them are computed from them.
+      watch: sees every node whose outputs are not known before it runs.
     """
-    graph = model._graph
+    if model._size_inputs:
+        model, _ = model._take_sizes({name: tensors[name] for name in model._file.inputs})
+    inputs: dict[str, Any] = {name: tensors[name] for name in model._graph.inputs}
+    graph = model._graph_of(None, inputs)
     values: dict[str, Any] = {"": None, **graph.constants, **model.params}
-    values |= {name: _on_device(tensors[name]) for name in graph.inputs}
+    values |= {name: _on_device(x) for name, x in inputs.items()}
     ranges = wide.of_inputs({name: x.dtype for name, x in graph.inputs.items()}, values)
     for node in graph.nodes:
         if any(name not in values for name in node.inputs):
             continue
-        outputs = _call(model, node, [values[name] for name in node.inputs], ranges)
+        outputs = _call(model, node, [values[name] for name in node.inputs], ranges, watch)
         for name, value in zip(node.outputs, outputs, strict=False):
             if not name:
                 continue
@@ -58,7 +71,11 @@ def _on_device(value: np.ndarray) -> Array | None:
 
 
 def _call(
-    model: Model, node: Node, operands: Sequence[Any], ranges: wide.Ranges
+    model: Model,
+    node: Node,
+    operands: Sequence[Any],
+    ranges: wide.Ranges,
+    watch: Watch | None,
 ) -> tuple[Tensor, ...]:
     """Computes a node, jitted; values that are known before it runs stay known."""
     traced = {i: x for i, x in enumerate(operands) if x is not None and not is_known(x)}
@@ -70,5 +87,8 @@ def _call(
         outputs[:] = [x.rows if isinstance(x, Counted) else x for x in results]
         return [None if is_known(x) else x for x in outputs]
 
-    computed = jax.jit(compute)(traced)
+    program = jax.jit(compute)
+    computed = program(traced)
+    if watch is not None and jax.tree.leaves(computed):
+        watch(node, [*traced.values()], partial(program, traced))
     return tuple(y if x is None else x for x, y in zip(computed, outputs, strict=True))
