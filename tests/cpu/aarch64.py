@@ -1,6 +1,9 @@
 """The kernels for AArch64, cross-compiled and run by qemu-user on another processor.
 
     python tests/cpu/aarch64.py FOLDER REQUIREMENT... [--processor=max] [--program="near ties"]
+    python tests/cpu/aarch64.py FOLDER --wheel=FILE
+
+The second form installs a finished wheel alone, and runs README's example: `nox -s wheel` does so.
 
 `nox -s aarch64` calls this on Debian. The folder keeps, from one run to the next, Python for arm64
 from the machine's own package sources, and a wheel of every requirement, JAX among them. Root
@@ -19,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -93,7 +96,8 @@ def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("requirements", nargs="+")
+    parser.add_argument("requirements", nargs="*")
+    parser.add_argument("--wheel", type=Path)
     parser.add_argument("--processor", action="append", choices=INSTRUCTION_SETS)
     parser.add_argument("--program", action="append", choices=PROGRAMS)
     given = parser.parse_args()
@@ -101,6 +105,9 @@ def main() -> None:
     install_missing()
     keep(folder / "root", unpack_debian)
     version = python_of(folder / "root").name.removeprefix("python")
+    if given.wheel:
+        try_wheel(folder, version, given.wheel.resolve())
+        return
     keep(folder / "wheels", lambda target: install_wheels(target, version, given.requirements))
     build_package(folder)
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -164,9 +171,11 @@ def python_of(root: Path) -> Path:
     return python
 
 
-def install_wheels(target: Path, version: str, requirements: list[str]) -> None:
-    """Unpack the wheels for AArch64 and a version of Python."""
-    platforms = [f"--platform={name}_aarch64" for name in PLATFORMS]
+def install_wheels(
+    target: Path, version: str, requirements: list[str], also: Sequence[str] = ()
+) -> None:
+    """Unpack the wheels for AArch64 and a version of Python, those of other platforms also."""
+    platforms = [f"--platform={name}" for name in (*also, *(f"{x}_aarch64" for x in PLATFORMS))]
     options = ("--quiet", f"--python-version={version}", "--only-binary=:all:")
     command = (sys.executable, "-m", "pip", "install", f"--target={target}", *options)
     run(*command, *platforms, *requirements)
@@ -180,6 +189,19 @@ def build_package(folder: Path) -> None:
     (wheel,) = wheels.glob("*.whl")
     shutil.rmtree(package, ignore_errors=True)
     shutil.unpack_archive(wheel, package, "zip")
+
+
+def try_wheel(folder: Path, version: str, wheel: Path) -> None:
+    """Install a wheel and what it needs into an empty folder, and run README's example there."""
+    alone, root = folder / "alone", folder / "root"
+    shutil.rmtree(alone, ignore_errors=True)
+    platforms = wheel.stem.rpartition("-")[2].split(".")
+    install_wheels(alone, version, [str(wheel)], platforms)
+    python = (QEMU, "-cpu", EVERY_KERNEL, "-L", str(root), str(python_of(root)))
+    environment = {"PYTHONPATH": str(alone), "JAX_PLATFORMS": "cpu", **NOT_OPTIMISED}
+    run(*python, "-m", "dmlax", env=environment)
+    run(*python, "-c", CHOSEN, INSTRUCTION_SETS[EVERY_KERNEL], env=environment)
+    run(*python, "-m", "doctest", "README.md", env=environment)
 
 
 def run_all(folder: Path, processor: str, programs: list[str]) -> str:
