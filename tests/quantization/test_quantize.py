@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 import dmlax
-from dmlax import calibration
+from dmlax import calibration, training
 from dmlax.quantization import Rule, quantize
 
 KEYWORDS = calibration.keywords
@@ -190,6 +190,15 @@ def test_a_quantized_network_equals_its_composition_by_hand(seed):
     assert np.array_equal(actual, expected), network.layers
     assert np.array_equal(quantized(batches[1]), expected)
     assert len(np.unique(actual)) > 2
+    trained = jax.jit(quantized.training())
+    assert np.array_equal(trained(network.params, batches[1]), expected)
+    slopes = jax.jit(jax.grad(lambda p: quantized.training()(p, batches[1]).sum()))(network.params)
+    assert all(jnp.abs(x).sum() > 0 for x in jax.tree.leaves(slopes))
+    tuned = jax.tree.map(lambda p, slope: p - 0.01 * slope, network.params, slopes)
+    again = jax.jit(lambda q, x: q(x))(quantized.with_params(tuned), batches[2])
+    assert np.array_equal(trained(tuned, batches[2]), again)
+    network.params = tuned
+    assert np.array_equal(again, network.by_hand(batches[2], scales))
 
 
 def dense(params, x):
@@ -262,7 +271,11 @@ def test_a_shared_parameter_with_two_rules_is_an_error():
     ("batches", "code", "text"),
     [
         ([], "option", "is empty, expected a batch or more"),
-        ([X, X[:2]], "sizes", "at 1, expected the shapes of the first"),
+        (
+            [X, X[:2]],
+            "sizes",
+            "have float32[2,6] at '1/0', expected float32[4,6], as the first",
+        ),
         ([X * np.nan], "value", "has seen NaN or an infinity"),
     ],
 )
@@ -275,7 +288,9 @@ def test_bad_batches(batches, code, text):
 
 def test_inputs_of_other_shapes_are_an_error_and_vmap_maps():
     quantized = quantize(dense, dense_params(), [X])
-    with pytest.raises(dmlax.SpecError, match="expected those of the batches"):
+    with pytest.raises(
+        dmlax.SpecError, match=r"have float32\[2,6\] at '0', expected float32\[4,6\]"
+    ):
         quantized(X[:2])
     mapped = jax.vmap(quantized)(jnp.stack([X, X]))
     assert np.array_equal(mapped[1], quantized(X))
@@ -292,3 +307,54 @@ def test_products_of_any_order_are_layers(subscripts):
     assert [x.runs for x in quantized.report.lines] == ["int8"]
     assert quantized.report.lines[0].signal_to_noise > 30
     assert quantized(X).shape == function(w, X).shape
+
+
+def test_training_has_the_gradients_of_the_composition_by_hand():
+    def function(params, x):
+        return jax.nn.relu(x @ (params["w"] * params["gain"]) + params["b"]) @ params["v"]
+
+    draw = np.random.default_rng(3)
+    shapes = {"w": (6, 8), "gain": (8,), "b": (8,), "v": (8, 3)}
+    params = {name: jnp.float32(draw.normal(size=shape)) for name, shape in shapes.items()}
+    quantized = quantize(function, params, [X], rules=[Rule(per_channel=True, bits=4)])
+    of_x, of_hidden, of_y = (quantized.scales[n] for n in sorted(quantized.scales))
+
+    def by_hand(params, x):
+        w, v = params["w"] * params["gain"], params["v"]
+        of_w, of_v = (calibration.quantize_weights(y, axis=-1, bits=4) for y in (w, v))
+        first = KEYWORDS(a=of_x, b=of_w, output=of_hidden)
+        last = KEYWORDS(a=of_hidden, b=of_v, output=of_y)
+        product = training.quantized_linear_matrix_multiply
+        return product(product(x, w, params["b"], **first), v, **last)
+
+    def slopes(run):
+        return jax.grad(lambda p: (run(p, X) ** 2).sum())(params)
+
+    assert np.array_equal(quantized.training()(params, X), by_hand(params, X))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
+        slopes(quantized.training()),
+        slopes(by_hand),
+    )
+
+
+def test_a_parameter_is_folded_where_it_varies_along_channels_for_all_values():
+    def function(params, x):
+        return x @ params["w"] + params["place"]  # zeros now, but one value for each row
+
+    params = {"w": jnp.ones((6, 6)), "place": jnp.zeros((4, 6))}
+    quantized = quantize(function, params, [X])
+    slopes = jax.grad(lambda p: (quantized.training()(p, X) * X).sum())(params)["place"]
+    assert np.array_equal(slopes, X)
+    moved = params | {"place": X}
+    assert np.array_equal(quantized.with_params(moved)(X), quantized.training()(moved, X))
+
+
+def test_params_of_another_tree_or_shape_are_an_error():
+    quantized = quantize(dense, dense_params(), [X])
+    params = dense_params()
+    with pytest.raises(dmlax.SpecError, match="params are of the structure"):
+        quantized.with_params({"first": params["first"]})
+    params["last"]["kernel"] = params["last"]["kernel"][:3]
+    with pytest.raises(dmlax.SpecError, match=r"float32\[3,6\] at 'last/kernel', expected"):
+        quantized.training()(params, X)

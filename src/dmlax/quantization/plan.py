@@ -8,6 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from dmlax.quantization.program import Equation, Program
 
@@ -156,7 +157,8 @@ class Planner:
         if after is None or self.uses[step.result] != 1 or after.name != "div":
             return None
         other = self.program.constants.get(after.operands[1])
-        return after if other is not None and np.all(np.asarray(other) == size) else None
+        fixed = other is not None and not self.program.paths[after.operands[1]]
+        return after if fixed and np.all(np.asarray(other) == size) else None
 
     def _mean(self, step: Step) -> None:
         """A sum over all spatial axes, divided by their size."""
@@ -184,10 +186,14 @@ class Planner:
             value = self.program.constants.get(other)
             if value is None:
                 return
-            if after.name == "max" and not np.any(np.asarray(value)):
+            fixed = not self.program.paths[other]
+            if after.name == "max" and fixed and not np.any(np.asarray(value)):
                 activated = True
             elif (
-                after.name == "min" and activated and np.ptp(np.asarray(value)) == 0 < np.min(value)
+                after.name == "min"
+                and activated
+                and fixed
+                and np.ptp(np.asarray(value)) == 0 < np.min(value)
             ):
                 pass
             elif (
@@ -195,7 +201,7 @@ class Planner:
                 and not activated
                 and after.name in _AFFINE
                 and (first or after.name in ("add", "mul"))
-                and channels(self.program, step, value) is not None
+                and self.program.varying(other) <= {*channel_axes(self.program, step)}
             ):
                 step.affine.append((after.name, other))
             else:
@@ -223,27 +229,22 @@ def _layout(window: Any, strides: Any, padding: Any) -> tuple[str | None, Sequen
     return (_FIRST + _LAST + letters, range(2, rank)) if still[1] else (None, ())
 
 
-def channels(program: Program, step: Step, value: Any) -> np.ndarray | None:
-    """A constant of the result's shape as one value per output channel, if it is that."""
-    array, size = np.asarray(value, np.float32), channel_count(program, step)
-    if array.ndim == 0:
-        return np.full(size, array)
+def channel_axes(program: Program, step: Step) -> Sequence[int]:
+    """The axes of the result along which the output channels lie."""
     if step.kind == "convolution":
-        axis = step.options["dimension_numbers"].out_spec[1]
-        rows = np.moveaxis(array, axis, -1).reshape(-1, size)
-    elif step.swapped:
-        rows = array.reshape(size, -1).T
-    else:
-        rows = array.reshape(-1, size)
-    return rows[0] if np.array_equal(rows, np.broadcast_to(rows[0], rows.shape)) else None
+        return (step.options["dimension_numbers"].out_spec[1],)
+    rank = len(program.shapes[step.equation.results[0]])
+    count = len(program.shapes[step.weights]) - len(contracted(step)[1])
+    return range(count) if step.swapped else range(rank - count, rank)
 
 
-def channel_count(program: Program, step: Step) -> int:
-    """The number of output channels."""
-    shape = program.shapes[step.weights]
-    if step.kind == "convolution":
-        return int(shape[step.options["dimension_numbers"].rhs_spec[0]])
-    return math.prod(n for i, n in enumerate(shape) if i not in contracted(step)[1])
+def channels(program: Program, step: Step, value: Any) -> Array:
+    """One float32 value per output channel, of a constant that varies along their axes alone."""
+    axes, array = channel_axes(program, step), jnp.asarray(value, jnp.float32)
+    shape = program.shapes[step.equation.results[0]]
+    if array.ndim:
+        array = array[tuple(slice(None) if i in axes else 0 for i in range(array.ndim))]
+    return jnp.broadcast_to(array, [shape[i] for i in axes]).reshape(-1)
 
 
 def contracted(step: Step) -> tuple[Sequence[int], Sequence[int]]:

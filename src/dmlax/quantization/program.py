@@ -1,13 +1,14 @@
 """A function as equations on numbered values, with those of constants computed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from dmlax._core import compat
+from dmlax._core import compat, ieee
 
 
 class Equation(NamedTuple):
@@ -29,6 +30,8 @@ class Program:
       shapes: of every value.
       paths: the parameters that a constant depends on.
       constants: the values that do not depend on the inputs.
+      parameters: the constants that are the leaves of the parameters.
+      preamble: the equations of constants, whose results are constants.
     """
 
     equations: list[Equation] = field(default_factory=list)
@@ -36,6 +39,8 @@ class Program:
     dtypes: list[Any] = field(default_factory=list)
     paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
     constants: dict[int, Any] = field(default_factory=dict)
+    parameters: list[int] = field(default_factory=list)
+    preamble: list[Equation] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
 
@@ -77,17 +82,44 @@ class Program:
         return list(map(read, jaxpr.outvars))
 
     def _add(self, equation: Any, inputs: tuple[int, ...]) -> Sequence[int]:
-        bind = equation.primitive.bind
+        bind, name = equation.primitive.bind, equation.primitive.name
         if not equation.effects and all(x in self.constants for x in inputs):
             values = bind(*(self.constants[x] for x in inputs), **equation.params)
             paths = tuple(dict.fromkeys(path for x in inputs for path in self.paths[x]))
             values = values if equation.primitive.multiple_results else [values]
-            return [self.constant(value, paths) for value in values]
+            results = tuple(self.constant(value, paths) for value in values)
+            self.preamble.append(Equation(name, inputs, results, dict(equation.params), bind, ""))
+            return results
         results = tuple(self.new(var.aval) for var in equation.outvars)
         line = compat.user_position(equation) or "an unknown line"
-        name = equation.primitive.name
         self.equations.append(Equation(name, inputs, results, dict(equation.params), bind, line))
         return results
+
+    def varying(self, number: int) -> set[int]:
+        """The axes along which a constant varies, for any parameters."""
+        if not self.paths[number]:
+            array = np.asarray(self.constants[number])
+            return {i for i in range(array.ndim) if (array != array.take([0], i)).any()}
+        made = next((e for e in self.preamble if number in e.results), None)
+        if made is not None and made.name == "broadcast_in_dim":
+            places = made.params["broadcast_dimensions"]
+            return {places[i] for i in self.varying(made.operands[0])}
+        return {i for i, size in enumerate(self.shapes[number]) if size > 1}
+
+    def constants_of(self, fixed: Mapping[int, Any], parameters: Sequence[Any]) -> dict[int, Any]:
+        """All constants, from those that do not depend on parameters and from other parameters."""
+        values = dict(fixed) | dict(zip(self.parameters, parameters, strict=True))
+        for equation in self.preamble:
+            if not self.paths[equation.results[0]]:
+                continue
+            results = run(equation, [values[x] for x in equation.operands])
+            values |= zip(equation.results, map(_guarded, results), strict=True)
+        return values
+
+
+def _guarded(value: Any) -> Any:
+    """A result as it is when the equation runs alone."""
+    return ieee.guard(value) if jnp.issubdtype(value.dtype, jnp.floating) else value
 
 
 def run(equation: Equation, operands: Sequence[Any]) -> Sequence[Any]:
@@ -100,15 +132,21 @@ def run(equation: Equation, operands: Sequence[Any]) -> Sequence[Any]:
     )
 
 
+def path_of(keys: Any) -> str:
+    """The keys of a leaf of a tree, joined by "/"."""
+    return jax.tree_util.keystr(keys, simple=True, separator="/")
+
+
 def trace(
     function: Callable[..., Any], params: Any, inputs: Sequence[Any]
 ) -> tuple[Program, Any, list[str]]:
     """The program of function(params, *inputs), the tree of its results, the parameters' paths."""
     traced, result = jax.make_jaxpr(function, return_shape=True)(params, *inputs)
     leaves = jax.tree.leaves_with_path(params)
-    paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
+    paths = [path_of(path) for path, _ in leaves]
     program = Program()
     numbers = [program.constant(x, (path,)) for path, (_, x) in zip(paths, leaves, strict=True)]
+    program.parameters = numbers
     program.inputs = [program.new(jax.typeof(x)) for x in jax.tree.leaves(list(inputs))]
     program.outputs = program.inline(traced, [*numbers, *program.inputs])
     return program, jax.tree.structure(result), paths

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax import calibration
+from dmlax import calibration, training
+from dmlax._core import ieee
+from dmlax._core.arguments import Aval
 from dmlax._core.requantize import Arithmetic
 from dmlax._explain import table
 from dmlax._operators.add_multiply.api import element_wise_quantized_linear_add
@@ -27,8 +29,9 @@ from dmlax._operators.quantize.api import (
 )
 from dmlax.calibration import Quantization, QuantizedWeights
 from dmlax.quantization.plan import Planner, Step, channels, contracted
-from dmlax.quantization.program import Program, run, trace
+from dmlax.quantization.program import Program, path_of, run, trace
 from dmlax.quantization.rules import RULES, Rule, choose
+from dmlax.training import rounding
 
 _LAYERS = ("convolution", "product")
 
@@ -79,20 +82,23 @@ _NOTHING = Report(())
 class _Plan:
     """The static part of a `Quantized`.
 
-    It has the program, its steps, and for each value of bytes the one whose quantization it has.
+    It has the program, its steps, for each value of bytes the one whose quantization it has, the
+    rules of the layers, and the trees, shapes and dtypes of the inputs and of the parameters.
     """
 
     program: Program
     steps: list[Step]
     roots: dict[int, int]
+    rules: dict[int, Rule]
     arithmetic: Arithmetic
     tree: Any
     inputs: Any
+    params: Any
     report: Report = field(default=_NOTHING)
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Quantized:
     """A quantized function: call it with the inputs, of the batches' shapes.
 
@@ -101,7 +107,7 @@ class Quantized:
     Attributes:
       weights: `QuantizedWeights` and int32 biases, by the number of a layer.
       scales: the `Quantization` of every value of bytes.
-      constants: what the steps in float read.
+      constants: what the steps in float read, and what does not depend on the parameters.
       report: a line for each layer. It prints as a table.
     """
 
@@ -117,14 +123,80 @@ class Quantized:
 
     def __call__(self, *inputs: Any) -> Any:
         """The outputs as floats, of the function's structure."""
-        leaves, tree = jax.tree.flatten(list(inputs))
-        given = tree, [(jnp.shape(x), jnp.result_type(x)) for x in leaves]
-        text = f"are {given[1]}, expected those of the batches, {self.plan.inputs[1]}"
-        RULES.expect(given == self.plan.inputs, "sizes", "inputs", text)
-        values = _Values(self, leaves)
-        return jax.tree.unflatten(
-            self.plan.tree, [values.real(x) for x in self.plan.program.outputs]
+        leaves = _checked("inputs", list(inputs), self.plan.inputs)
+        return _Values(self, leaves).outputs()
+
+    def training(self) -> Callable[..., Any]:
+        """The function of `dmlax.training` with the same scales, to tune the parameters with.
+
+        Each call quantizes the weights anew, and their scales follow them. The scales of all else
+        stay; their gradients are those of `dmlax.training`, of
+        `dataclasses.replace(quantized, scales=...).training()`.
+
+        Returns:
+          `function(params, *inputs)`, of the float function's parameters. For those that were
+          quantized it gives the bits of this function, except behind a step that runs in float.
+          Gradients are straight-through: those of float operators, 0 where an integer is clamped.
+
+        Example:
+          >>> import jax, jax.numpy as jnp
+          >>> from dmlax import quantization
+          >>> x = jnp.float32([[1.0, 2.0]])
+          >>> params = jnp.float32([[1.0, -1.0], [0.5, 2.0]])
+          >>> quantized = quantization.quantize(lambda w, x: x @ w, params, [x])
+          >>> tuned = quantized.training()
+          >>> bool((tuned(params, x) == quantized(x)).all())
+          True
+          >>> jax.grad(lambda w: tuned(w, x).sum())(params).round(1).tolist()
+          [[1.0, 1.0], [2.0, 2.0]]
+        """
+
+        def function(params: Any, /, *inputs: Any) -> Any:
+            given = _checked("params", params, self.plan.params)
+            leaves = _checked("inputs", list(inputs), self.plan.inputs)
+            return _Trained(self, leaves, given).outputs()
+
+        return function
+
+    def with_params(self, params: Any, /) -> "Quantized":
+        """The quantized function of other parameters, such as tuned ones, with the same scales.
+
+        Args:
+          params: of the tree, shapes and dtypes that were quantized.
+
+        Returns:
+          A `Quantized` that has the bits of `training()` for these parameters. Its report is still
+          that of the first parameters.
+
+        Raises:
+          SpecError: code `sizes` for another tree, or other shapes or dtypes.
+        """
+        program = self.plan.program
+        leaves = _checked("params", params, self.plan.params)
+        constants = program.constants_of(self.constants, leaves)
+        return replace(
+            self,
+            weights=_weights(self.plan, constants, self.scales),
+            constants={number: constants[number] for number in self.constants},
         )
+
+
+def _kinds(tree: Any) -> tuple[Any, dict[str, Aval]]:
+    """The structure of a tree, and the dtypes and shapes of its leaves by path."""
+    leaves, structure = jax.tree.flatten_with_path(tree)
+    return structure, {path_of(path): Aval(jnp.result_type(x), jnp.shape(x)) for path, x in leaves}
+
+
+def _checked(name: str, tree: Any, wanted: Any, place: str = "") -> list[Any]:
+    """The leaves of inputs or of parameters, of a structure, dtypes and shapes."""
+    structure, kinds = _kinds(tree)
+    origin = "as the first" if place else "as quantized"
+    text = f"are of the structure {structure}, expected {wanted[0]}, {origin}"
+    RULES.expect(structure == wanted[0], "sizes", name, text)
+    for path, kind in kinds.items():
+        text = f"have {kind} at {place + path!r}, expected {wanted[1][path]}, {origin}"
+        RULES.expect(kind == wanted[1][path], "sizes", name, text)
+    return jax.tree.leaves(tree)
 
 
 class _Values:
@@ -133,7 +205,7 @@ class _Values:
     def __init__(self, quantized: Quantized, leaves: Sequence[Any]) -> None:
         self.quantized, self.plan = quantized, quantized.plan
         inputs = map(jnp.asarray, leaves)
-        self.reals = quantized.constants | dict(zip(self.plan.program.inputs, inputs, strict=True))
+        self.reals = self.constants() | dict(zip(self.plan.program.inputs, inputs, strict=True))
         self.bytes: dict[int, Array] = {}
         for step in self.plan.steps:
             if step.is_integer:
@@ -143,19 +215,42 @@ class _Values:
                     results = run(equation, [self.real(x) for x in equation.operands])
                     self.reals |= zip(equation.results, results, strict=True)
 
+    def outputs(self) -> Any:
+        """The floats of the outputs, in the function's structure."""
+        reals = [self.real(x) for x in self.plan.program.outputs]
+        return jax.tree.unflatten(self.plan.tree, reals)
+
+    def constants(self) -> dict[int, Array]:
+        return self.quantized.constants
+
     def scale(self, number: int) -> Quantization:
         return self.quantized.scales[self.plan.roots[number]]
 
+    def layer(self, step: Step) -> tuple[Array, Array, QuantizedWeights]:
+        """The weights and the bias that an operator takes, and the weights' quantization."""
+        weights, bias = self.quantized.weights[step.result]
+        return weights.values, bias, weights
+
+    def quantize(self, real: Array, scale: Quantization) -> Array:
+        return element_wise_quantize_linear(real, *scale)
+
+    def dequantize(self, integers: Array, scale: Quantization) -> Array:
+        return element_wise_dequantize_linear(integers, *scale)
+
+    def operator(self, function: Callable[..., Array]) -> Callable[..., Array]:
+        """What runs for an operator."""
+        return function
+
     def real(self, number: int) -> Array:
         if number not in self.reals:
-            real = element_wise_dequantize_linear(self.bytes[number], *self.scale(number))
+            real = self.dequantize(self.bytes[number], self.scale(number))
             self.reals[number] = real.astype(self.plan.program.dtypes[number])
         return self.reals[number]
 
     def integers(self, number: int) -> Array:
         if number not in self.bytes:
             real = self.real(number).astype(jnp.float32)
-            self.bytes[number] = element_wise_quantize_linear(real, *self.scale(number))
+            self.bytes[number] = self.quantize(real, self.scale(number))
         return self.bytes[number]
 
     def _integers(self, step: Step) -> Array:
@@ -164,12 +259,12 @@ class _Values:
             moved: Array = run(step.equation, operands)[0]
             return moved
         if step.kind == "max":
-            return max_pooling(operands[0], **options)
+            return self.operator(max_pooling)(operands[0], **options)
         scales = [self.scale(x) for x in step.operands]
         output = self.scale(step.result)
         if step.kind == "sum":
             named = self._keywords(a=scales[0], b=scales[1], output=output)
-            return element_wise_quantized_linear_add(*operands, **named)
+            return self.operator(element_wise_quantized_linear_add)(*operands, **named)
         named = self._keywords(input=scales[0], output=output)
         if step.kind == "average":
             windows = "window_size" in options
@@ -178,17 +273,16 @@ class _Values:
                 if windows
                 else quantized_linear_global_average_pooling
             )
-            mean = pool(operands[0], **named, **options)
+            mean = self.operator(pool)(operands[0], **named, **options)
             return mean.reshape(self.plan.program.shapes[step.result])
-        weights, bias = self.quantized.weights[step.result]
+        values, bias, weights = self.layer(step)
         if step.kind == "convolution":
             named |= self._keywords(filter=weights)
-            return quantized_linear_convolution(
-                operands[0], weights.values, bias, **named, **options
-            )
+            convolve = self.operator(quantized_linear_convolution)
+            return convolve(operands[0], values, bias, **named, **options)
         named = self._keywords(a=scales[0], b=weights, output=output)
         rows = _rows(operands[0], contracted(step)[0])
-        product = quantized_linear_matrix_multiply(rows, weights.values, bias, **named)
+        product = self.operator(quantized_linear_matrix_multiply)(rows, values, bias, **named)
         shape = self.plan.program.shapes[step.result]
         if step.swapped:  # the weights' axes come first
             product = jnp.moveaxis(product, -1, 0)
@@ -199,15 +293,62 @@ class _Values:
         return {"arithmetic": self.plan.arithmetic, **calibration.keywords(**tensors)}
 
 
+class _Trained(_Values):
+    """The values of a call of `dmlax.training`: floats that stand for bytes, and floats."""
+
+    def __init__(self, quantized: Quantized, leaves: Sequence[Any], params: Sequence[Any]) -> None:
+        self.all = quantized.plan.program.constants_of(quantized.constants, params)
+        super().__init__(quantized, leaves)
+
+    def constants(self) -> dict[int, Array]:
+        return self.all
+
+    def layer(self, step: Step) -> tuple[Array, Array, QuantizedWeights]:
+        weights, bias = _folded(self.plan.program, step, self.all)
+        rule = self.plan.rules[step.result]
+        integers = _quantized_weights(step, rule, weights)
+        return _rounded(weights, integers, rule.bits), bias, integers
+
+    def quantize(self, real: Array, scale: Quantization) -> Array:
+        return training.fake_quantize(real, *scale)
+
+    def dequantize(self, integers: Array, scale: Quantization) -> Array:
+        return integers
+
+    def operator(self, function: Callable[..., Array]) -> Callable[..., Array]:
+        twin: Callable[..., Array] = getattr(training, function.__name__)
+        return twin
+
+    def _integers(self, step: Step) -> Array:
+        if step.kind == "max":
+            pooled: Array = run(step.equation, [self.integers(x) for x in step.operands])[0]
+            return pooled
+        return super()._integers(step)
+
+
+def _rounded(weights: Array, integers: QuantizedWeights, bits: int) -> Array:
+    """The floats that integers of some bits stand for, with the straight-through gradient."""
+    limits = [limit >> (8 - bits) for limit in rounding.limits_of(integers.values.dtype)]
+    scale, zero_point = integers.scale, integers.zero_point
+    if integers.axis is not None:
+        shape = [-1 if i == integers.axis % weights.ndim else 1 for i in range(weights.ndim)]
+        scale, zero_point = scale.reshape(shape), zero_point.reshape(shape)
+    is_nan = jnp.isnan(weights)
+    return rounding.dequantize((*limits,), weights, integers.values, scale, zero_point, is_nan)
+
+
 def _rows(x: Array, axes: Sequence[int]) -> Array:
     """A side of a product with the axes that it sums over last, as one."""
     free = [i for i in range(x.ndim) if i not in axes]
     return x.transpose(*free, *axes).reshape(*(x.shape[i] for i in free), -1)
 
 
-def _folded(program: Program, step: Step) -> tuple[Array, Array]:
-    """The float weights, (K, N) of a product, and the bias, with what follows folded in."""
-    weights = jnp.asarray(program.constants[step.weights], jnp.float32)
+def _folded(program: Program, step: Step, constants: Mapping[int, Any]) -> tuple[Array, Array]:
+    """The float weights, (K, N) of a product, and the bias, with what follows folded in.
+
+    A jitted program gives the bits of these operations alone.
+    """
+    weights = jnp.asarray(constants[step.weights], jnp.float32)
     if step.kind == "product":
         axes = contracted(step)[1]
         free = [i for i in range(weights.ndim) if i not in axes]
@@ -218,12 +359,13 @@ def _folded(program: Program, step: Step) -> tuple[Array, Array]:
     bias = jnp.zeros(weights.shape[axis], jnp.float32)
     shape = [-1 if i == axis else 1 for i in range(weights.ndim)]
     for name, number in step.affine:
-        value = jnp.asarray(channels(program, step, program.constants[number]))
+        value = channels(program, step, constants[number])
         if name in ("add", "sub"):
-            bias = bias + value if name == "add" else bias - value
+            bias = ieee.add(bias, value) if name == "add" else ieee.subtract(bias, value)
         else:
-            value = value if name == "mul" else 1 / value
-            weights, bias = weights * value.reshape(shape), bias * value
+            value = value if name == "mul" else ieee.divide(jnp.ones_like(value), value)
+            weights = ieee.multiply(weights, value.reshape(shape))
+            bias = ieee.multiply(bias, value)
     return weights, bias
 
 
@@ -326,11 +468,10 @@ def quantize(
     """
     batches = [batch if isinstance(batch, tuple) else (batch,) for batch in batches]
     RULES.expect(bool(batches), "option", "batches", "is empty, expected a batch or more")
-    flat = [jax.tree.flatten(list(batch)) for batch in batches]
-    kinds = [(tree, [(jnp.shape(x), jnp.result_type(x)) for x in leaves]) for leaves, tree in flat]
-    for index, kind in enumerate(kinds):
-        text = f"has {kind[1]} at {index}, expected the shapes of the first, {kinds[0][1]}"
-        RULES.expect(kind == kinds[0], "sizes", "batches", text)
+    first = _kinds(list(batches[0]))
+    flat = [
+        _checked("batches", list(batch), first, f"{index}/") for index, batch in enumerate(batches)
+    ]
     program, tree, paths = trace(function, params, batches[0])
     steps = Planner(program).steps()
     layers = [step for step in steps if step.kind in _LAYERS]
@@ -338,38 +479,47 @@ def quantize(
     keys = [(name, step.kind) for name, step in zip(names, layers, strict=True)]
     by_layer = dict(zip((x.result for x in layers), choose(rules, keys, paths), strict=True))
     roots, chosen = _roots(steps, by_layer)
-    seen = _observed(program, chosen, [leaves for leaves, _ in flat])
+    seen = _observed(program, chosen, flat)
     scales = {n: calibration.quantization(seen[n], rule.dtype) for n, rule in chosen.items()}
-    weights = {}
-    for step in layers:
-        rule = by_layer[step.result]
-        if not rule.to_float:
-            scale = scales[roots[step.operands[0]]].scale
-            weights[step.result] = _weights(program, step, rule, scale)
     floats = [e for s in steps if not s.is_integer for e in (s.equation, *s.absorbed)]
     read = [x for equation in floats for x in equation.operands]
     kept = {x for x in [*read, *program.outputs] if x in program.constants}
+    kept |= {x for x in program.constants if not program.paths[x]}
     constants = {x: jnp.asarray(program.constants[x]) for x in kept}
-    plan = _Plan(program, steps, roots, arithmetic, tree, kinds[0])
+    plan = _Plan(
+        program, steps, roots, by_layer, arithmetic, tree, inputs=first, params=_kinds(params)
+    )
+    weights = _weights(plan, program.constants, scales)
     quantized = Quantized(weights=weights, scales=scales, constants=constants, plan=plan)
     plan.report = _report(
-        quantized, dict(zip((x.result for x in layers), names, strict=True)), flat[0][0]
+        quantized, dict(zip((x.result for x in layers), names, strict=True)), flat[0]
     )
     program.constants = {}  # the pytree holds what a call reads
     return quantized
 
 
 def _weights(
-    program: Program, step: Step, rule: Rule, scale: Array
-) -> tuple[QuantizedWeights, Array]:
-    weights, bias = _folded(program, step)
+    plan: _Plan, constants: Mapping[int, Any], scales: Mapping[int, Quantization]
+) -> dict[int, tuple[QuantizedWeights, Array]]:
+    """The integer weights and biases of the layers in integers."""
+    found = {}
+    for step in plan.steps:
+        if step.kind in _LAYERS and step.is_integer:
+            weights, bias = _folded(plan.program, step, constants)
+            integers = _quantized_weights(step, plan.rules[step.result], weights)
+            scale = scales[plan.roots[step.operands[0]]].scale
+            named = {"input_scale": scale, "filter_scale": integers.scale}
+            found[step.result] = integers, calibration.quantize_bias(bias, **named)
+    return found
+
+
+def _quantized_weights(step: Step, rule: Rule, weights: Array) -> QuantizedWeights:
     axis = None
     if rule.per_channel:
         axis = -1 if step.kind == "product" else step.options["dimension_numbers"].rhs_spec[0]
-    integers = calibration.quantize_weights(
+    return calibration.quantize_weights(
         weights, axis=axis, dtype=rule.weights_dtype, symmetric=rule.symmetric, bits=rule.bits
     )
-    return integers, calibration.quantize_bias(bias, input_scale=scale, filter_scale=integers.scale)
 
 
 def _report(quantized: Quantized, names: Mapping[int, str], leaves: Sequence[Any]) -> Report:
