@@ -239,6 +239,8 @@ def batch_matmul(rng: Rng) -> Subgraph:
         "w": _any(rng, dtype, y),
         "y": _any(rng, dtype, (2, n, m), 1.0),
     }
+    if dtype == np.int8 and rng.integers(2):  # as XNNPACK takes it
+        tensors["w"].zeros = [0]
     return Subgraph(tensors, [Op("BATCH_MATMUL", ["x", "w"], ["y"], options)], ["x", "w"], ["y"])
 
 
@@ -315,7 +317,6 @@ for _name in (
     "LOG",
     "NEG",
     "ROUND",
-    "RSQRT",
     "SIN",
     "SQRT",
     "SQUARE",
@@ -336,6 +337,16 @@ _plain("HARD_SWISH", same=False, dtypes=(np.int8, np.float32, np.uint8))
 _plain("GELU", same=False, dtypes=(np.float32, np.int8))
 for _name in ("ABS", "ELU", "EXP"):
     _plain(_name, same=False, dtypes=(np.float32, np.int8))
+
+
+@case
+def rsqrt(rng: Rng) -> Subgraph:
+    """Of floats above 0, or of bytes of which none is below the zero point."""
+    dtype = _one(rng, np.float32, np.int8, np.int8)
+    tensors = {"x": _any(rng, dtype, (2, 90)), "y": _any(rng, dtype, (2, 90), 0.05)}
+    if dtype == np.int8:
+        tensors["x"].zeros = [-128]
+    return Subgraph(tensors, [Op("RSQRT", ["x"], ["y"])], ["x"], ["y"])
 
 
 def _sigmoid(name: str) -> Callable[[Rng], Subgraph]:

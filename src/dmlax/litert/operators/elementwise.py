@@ -188,7 +188,9 @@ def unary(name: str, call: Call, x: Array) -> Array:
         return requantize.rescale(value, call, call.info(0), is_narrow=True)
     if name not in _OF_BYTES:
         raise UnsupportedError("its output has quantized integers, which are not computed")
-    return byte_function(call, x, _OF_BYTES[name])
+    if name == "RSQRT" and call.resolver != "exact":
+        return _reciprocal_root(call, x)
+    return byte_function(call, x, _OF_BYTES[name], name == "ELU" and call.resolver == "xnnpack")
 
 
 _OF_BYTES: dict[str, Callable[[Any], Any]] = {
@@ -197,6 +199,17 @@ _OF_BYTES: dict[str, Callable[[Any], Any]] = {
     "LOG": lambda x: np.log(x),
     "RSQRT": lambda x: 1 / np.sqrt(x),
 }
+
+
+def _reciprocal_root(call: Call, x: Array) -> Array:
+    """1 / sqrt(x) of bytes with 20 fractional bits, by Newton steps; 0 gives the greatest byte."""
+    source, output = call.info(0), call.output
+    real = 1 / (math.sqrt(source.real) * output.real * (1 << 20))
+    roots = jnp.asarray([FixedFunctions(32).reciprocal_root(i, 20) for i in range(1, 256)])
+    value = less_zero(x, source)
+    scaled = fixed_point.scale_half_away(roots[jnp.clip(value, 1) - 1], Multiplier.of(real))
+    y = requantize.clamp(scaled, call)
+    return jnp.where(value <= 0, jnp.asarray(call.limits()[1], y.dtype), y)
 
 
 @operator("GELU")
@@ -226,16 +239,27 @@ def squash(name: str, call: Call, x: Array) -> Array:
     return byte_function(call, x, compute)
 
 
-def byte_function(call: Call, x: Array, function: Callable[[np.ndarray], np.ndarray]) -> Array:
-    """Looks a function of bytes up, computed in float64 and rounded once."""
+def byte_function(
+    call: Call, x: Array, function: Callable[[np.ndarray], np.ndarray], is_narrow: bool = False
+) -> Array:
+    """Looks a function of bytes up, computed in float64 and rounded once.
+
+    If narrow, float32 holds every step, and the zero point is added before the rounding.
+    """
     source, output = call.info(0), call.output
     if {source.dtype.itemsize, output.dtype.itemsize} != {1}:
         raise UnsupportedError(f"it is computed of int8 and uint8, not of {source.dtype}")
     low = int(np.iinfo(source.dtype).min)
     order = np.arange(low, low + 256, dtype=np.float64)
+    zero = np.float32(output.zero_point)
     with np.errstate(all="ignore"):
-        real = function((order - source.zero_point) * source.real) / output.real
-    rounded = np.rint(np.where(np.isnan(real), -np.inf, real)) + output.zero_point
+        value = (order - source.zero_point) * source.real
+        if is_narrow:
+            real = function(value.astype(np.float32).astype(np.float64)).astype(np.float32)
+            real = real * (np.float32(1) / output.scale) + zero
+        else:
+            real = np.rint(function(value) / output.real) + zero
+    rounded = np.rint(np.where(np.isnan(real), -np.inf, real))
     table = np.clip(rounded, *call.limits()).astype(output.dtype)
     return dmlax.quantized_lookup(x, table)
 

@@ -107,3 +107,22 @@ class FixedFunctions:
         y = self._newton(self.exp(-jnp.abs(x), k + 1)) - (1 << (self.bits - 3))
         y = self.shift_left(y, 2)
         return jnp.where(x == 0, 0, jnp.where(x < 0, -y, y))
+
+    @staticmethod
+    def reciprocal_root(x: int, bits: int) -> int:
+        """1 / sqrt(x) of a known integer from 1 to 2**29 - 1, with fractional bits; exact for 1."""
+
+        def multiply(a: int, b: int) -> int:
+            return (a * b + (1 << 30)) >> 31
+
+        if x == 1:
+            return 1 << bits
+        pairs = (31 - x.bit_length()) // 2 - 1
+        half = x << 2 * pairs >> 1  # with three bits before the point, as y
+        quarter, y, most = (half >> 1) + (half & 1), 1 << 28, (1 << 31) - 1
+        for _ in range(5):
+            cube = min(multiply(multiply(y, y), y) << 6, most)
+            y = min((multiply(3 << 27, y) - multiply(quarter, cube)) << 3, most)
+        y = multiply(y, round(2**30.5))
+        last = 31 - bits + 11 - pairs
+        return (y + (1 << (last - 1))) >> last

@@ -378,13 +378,28 @@ def batch_matmul(call: Call, x: Array, y: Array) -> Array:
         return jnp.matmul(x, y, precision=_HIGHEST)
     if {x.dtype, y.dtype} != {jnp.dtype(jnp.int8)}:
         raise UnsupportedError(f"it multiplies {x.dtype} by {y.dtype}, expected int8 by int8")
-    first, second, _ = _parameters(call)
+    first, second, output = _parameters(call)
     batch = jnp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     left = jnp.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:])
     right = jnp.broadcast_to(y, (*batch, *y.shape[-2:])).reshape(-1, *y.shape[-2:])
-    multiply = functools.partial(
-        dmlax.matrix_multiply_integer, a_zero_point=_zero(first), b_zero_point=_zero(second)
-    )
-    sums = jax.vmap(multiply)(left, right)
-    sums = sums.reshape(*batch, *sums.shape[1:])
-    return requantize.of_products(call, sums, (first, second))
+    zeros: dict[str, Any] = {"a_zero_point": _zero(first), "b_zero_point": _zero(second)}
+    if call.resolver == "xnnpack" and second.zero_point == 0:  # XNNPACK refuses others
+        multiply = functools.partial(
+            dmlax.quantized_linear_matrix_multiply,
+            a_scale=first.scale,
+            b_scale=second.scale,
+            output_scale=output.scale,
+            output_zero_point=_zero(output),
+            arithmetic="float32",
+            **zeros,
+        )
+    else:
+        multiply = functools.partial(dmlax.matrix_multiply_integer, **zeros)
+    y = jax.vmap(multiply)(left, right)
+    y = y.reshape(*batch, *y.shape[1:])
+    if y.dtype == jnp.int8:
+        return y
+    if call.resolver == "exact":
+        return requantize.of_products(call, y, (first, second))
+    by = Multiplier.of(float(first.scale * second.scale) / output.real)
+    return requantize.clamp(fixed_point.scale_half_away(y, by), call)

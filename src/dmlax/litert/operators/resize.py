@@ -42,10 +42,11 @@ def resize_bilinear(call: Call, x: Array, sizes: Known) -> Array:
             place = (place + np.float32(0.5)) * scale - np.float32(0.5)
         else:
             place = place * scale
-        place = np.clip(place, 0, None if is_float else size - 1)
-        below = np.minimum(np.floor(place).astype(np.int32), size - 1)
+        if not (is_float and call.is_quantized):  # which weigh a pixel twice outside of the image
+            place = np.clip(place, 0, None if is_float else size - 1)
+        below = np.clip(np.floor(place).astype(np.int32), 0, size - 1)
         lower.append(below)
-        upper.append(np.minimum(below + 1, size - 1))
+        upper.append(np.clip(np.ceil(place).astype(np.int32), 0, size - 1))
         weights.append((place - below).astype(np.float32))
     rows = [jnp.take(x, places, 1) for places in (lower[0], upper[0])]
     corners = [[jnp.take(row, places, 2) for places in (lower[1], upper[1])] for row in rows]
