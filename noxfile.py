@@ -26,6 +26,7 @@ ROTATION = {  # sessions that CI installs in turn, and arguments that end them s
     "conformance": ("--operator=quantized_lookup",),
     "differential": ("25",),
     "fuzz_onnx": ("0.1",),
+    "fuzz_litert": ("0.1",),
     "instruction_sets": COLLECT,
     "kill_rate": ("--operator=quantized_lookup",),
     "litert": ("25",),
@@ -163,6 +164,16 @@ def fuzz_onnx(session: nox.Session) -> None:
     _install(session, "test")
     minutes = float(session.posargs[0]) if session.posargs else 5
     session.run("python", "tools/fuzz/onnx_models.py", f"{60 * minutes:.0f}", *session.posargs[1:])
+
+
+@nox.session
+def fuzz_litert(session: nox.Session) -> None:
+    """Load changed `.tflite` models, for five minutes or as many as asked."""
+    _reuse_library(session)
+    _install(session, "test")
+    minutes = float(session.posargs[0]) if session.posargs else 5
+    module = ("python", "-m", "tools.fuzz.litert_models")
+    session.run(*module, f"{60 * minutes:.0f}", *session.posargs[1:])
 
 
 @nox.session

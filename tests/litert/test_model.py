@@ -13,6 +13,7 @@ import dmlax.litert
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.litert.__main__ import main
 from dmlax.onnx import ModelError
+from tools.fuzz import litert_models
 from tools.litert.files import Op, Subgraph, Tensor, model
 
 RNG = np.random.default_rng(0)
@@ -340,3 +341,9 @@ def test_an_empty_tensor_of_huge_sizes_is_malformed():
     tensors = {"x": Tensor(np.float32, (2,)), "e": Tensor(np.float32, (0, 2**31 - 1, 2**31 - 1))}
     with pytest.raises(ModelError, match=r"'e'\) has the shape \[0, 2147483647, 2147483647\]"):
         dmlax.litert.load(model(Subgraph(tensors, [Op("ABS", ["x"], ["e"])], ["x"], ["e"])))
+
+
+def test_changed_models_raise_no_other_error():
+    outcome = litert_models.run(seconds=3, seed=20)
+    assert outcome.failures == []
+    assert outcome.cases > outcome.loaded > 0

@@ -21,7 +21,7 @@ import time
 import traceback
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,10 +128,16 @@ def _archive(data: bytes) -> bytes:
 
 def try_to_load(data: bytes) -> str | None:
     """Returns the reason for which a load is a failure, "" for an error that is allowed."""
+    with _saved(data) as path:
+        return judge(lambda: dmlax.onnx.load(path, nonzero_size=ROWS).outputs)
+
+
+def judge(load: Callable[[], Any]) -> str | None:
+    """Returns the reason for which a load is a failure, "" for an error that is allowed."""
     before = _peak()
     try:
-        with _time_limit(), _saved(data) as path:
-            _ = dmlax.onnx.load(path, nonzero_size=ROWS).outputs
+        with _time_limit():
+            load()
         reason = None
     except ALLOWED:
         reason = ""
@@ -402,7 +408,11 @@ def _append(values: Any, field: Any, value: Any) -> None:
 def main() -> int:
     """Prints the failures and the counts; 1 if there are any."""
     arguments = [*sys.argv[1:], *("60", "0")[len(sys.argv) - 1 :]]
-    outcome = run(float(arguments[0]), int(arguments[1]))
+    return report(run(float(arguments[0]), int(arguments[1])))
+
+
+def report(outcome: Outcome) -> int:
+    """Prints the failures and the counts; 1 if there are any."""
     for failure in outcome.failures:
         print(failure)
     print(f"{outcome.cases} models, {outcome.loaded} loaded, {len(outcome.failures)} failures")
