@@ -237,6 +237,15 @@ def user_line(error: Exception) -> str:
     return _first_outside(line for line in reversed(lines) if not line[0].startswith(_JAX))
 
 
+def untraceable(
+    operator: str, problem: str, error: Exception, remedy: str = ""
+) -> UnsupportedError:
+    """The error of a function that JAX does not trace, which names the user's line."""
+    reason = str(error).strip().splitlines()[0]
+    text = f"{operator}: function {problem} at {user_line(error)}: {reason}{remedy}"
+    return UnsupportedError(text, "option", "function")
+
+
 def _first_outside(lines: Iterable[tuple[str, int, str]]) -> str:
     """The first line that is not of dmlax, as "model.py:12 (layer)"."""
     outside = (line for line in lines if not line[0].startswith(_PACKAGE))

@@ -357,6 +357,70 @@ def quantize_bias(bias: ArrayLike, /, *, input_scale: ArrayLike, filter_scale: A
     return rounding.round_bias(array, scale.reshape(array.shape if scale.size > 1 else ()))
 
 
+def fold_batch_norm(
+    weights: ArrayLike,
+    bias: ArrayLike | None,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    scale: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+    /,
+    *,
+    axis: int | EllipsisType = ...,
+    epsilon: float = 1e-5,
+) -> tuple[Array, Array]:
+    """Folds the batch norm that follows a convolution or a product into its weights and bias.
+
+    `quantize` of `dmlax.quantization` folds by itself.
+
+    Args:
+      weights: float32, bfloat16 or float16.
+      bias: (channels,); None is 0.
+      mean: (channels,).
+      variance: (channels,).
+      scale: (channels,); None is 1.
+      offset: (channels,); None is 0.
+      axis: of the weights' output channels, as of `quantize_weights`.
+      epsilon: added to the variance; 1e-5 is Flax's, PyTorch's and ONNX's default.
+
+    Returns:
+      The weights, of the weights' shape, and the bias, (channels,), float32.
+
+    Raises:
+      SpecError: code `sizes` for statistics of another number of channels; `option` (axis) if it
+        is not an axis of the weights, or not given for a matrix.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import calibration
+      >>> x, w = jnp.float32([[1.0, 2.0]]), jnp.float32([[3.0], [0.5]])
+      >>> mean, variance, scale, offset = jnp.float32([[2.0], [4.0], [6.0], [1.0]])
+      >>> statistics = mean, variance, scale, offset
+      >>> w, b = calibration.fold_batch_norm(w, None, *statistics, axis=-1, epsilon=0.0)
+      >>> (x @ w + b).tolist()
+      [[7.0]]
+    """
+    rules = Rules("fold_batch_norm")
+    array = jnp.asarray(rules.to_array("weights", weights)).astype(jnp.float32)
+    given = _weights_axis(rules, array, axis, None)
+    rules.expect(given is not None, "option", "axis", "is None, expected an axis of the weights")
+    assert given is not None
+    shape = (array.shape[given],)
+    named = {"bias": bias, "mean": mean, "variance": variance, "scale": scale, "offset": offset}
+    ones = {"scale": 1.0}
+    values = {}
+    for name, value in named.items():
+        found = jnp.full(shape, ones.get(name, 0.0)) if value is None else jnp.asarray(value)
+        text = f"has shape {found.shape}, expected {shape}, one value per channel of the weights"
+        rules.expect(found.shape == shape, "sizes", name, text)
+        values[name] = found.astype(jnp.float32)
+    factor = values["scale"] / jnp.sqrt(values["variance"] + epsilon)
+    along = [-1 if i == given % array.ndim else 1 for i in range(array.ndim)]
+    return array * factor.reshape(along), (values["bias"] - values["mean"]) * factor + values[
+        "offset"
+    ]
+
+
 def corrected_bias(
     bias: ArrayLike, expected: ArrayLike, actual: ArrayLike, /, *, axis: int = 1
 ) -> Array:

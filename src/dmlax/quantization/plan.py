@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax.quantization.program import Equation, Program
+from dmlax.quantization.program import Equation, Program, within
 
 _AFFINE = ("add", "sub", "mul", "div")
 _MOVES = (
@@ -23,6 +23,7 @@ _MOVES = (
     "slice",
     "copy",
 )
+_LAYERS = ("conv_general_dilated", "dot_general")
 _FIRST, _SPATIAL, _LAST = "N", "DHW", "C"
 
 
@@ -81,6 +82,9 @@ class Planner:
         loose = tuple(x for x in equation.operands if x not in program.constants)
         result = equation.results[0] if equation.results else -1
         step = Step("float", equation, loose, result)
+        if name not in _LAYERS and within(equation.params) & {*_LAYERS}:
+            step.why = f"no operator is a {name} of layers: write the loop in Python"
+            return step
         floats = [*equation.operands[:2], *equation.results[:1]]
         if not all(jnp.issubdtype(program.dtypes[x], jnp.floating) for x in floats):
             return step
@@ -212,6 +216,15 @@ class Planner:
         step.result = after.results[0]
         step.absorbed.append(after)
         self.absorbed.add(step.result)
+
+
+def problems(program: Program, steps: Sequence[Step]) -> list[str]:
+    """A line for each step that stays float for a reason, although it reads parameters."""
+    return [
+        f"{step.equation.name} at {step.equation.line}: {step.why}"
+        for step in steps
+        if step.why and any(program.paths.get(x) for x in step.equation.operands)
+    ]
 
 
 def _layout(window: Any, strides: Any, padding: Any) -> tuple[str | None, Sequence[int]]:

@@ -117,6 +117,17 @@ class Program:
         return values
 
 
+def within(params: Any) -> set[str]:
+    """The names of the equations of all programs among an equation's parameters."""
+    found = set[str]()
+    for value in params.values():
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if (program := compat.closed(each)) is not None:
+                for equation in program.jaxpr.eqns:
+                    found |= {equation.primitive.name} | within(equation.params)
+    return found
+
+
 def _guarded(value: Any) -> Any:
     """A result as it is when the equation runs alone."""
     return ieee.guard(value) if jnp.issubdtype(value.dtype, jnp.floating) else value
@@ -141,7 +152,10 @@ def trace(
     function: Callable[..., Any], params: Any, inputs: Sequence[Any]
 ) -> tuple[Program, Any, list[str]]:
     """The program of function(params, *inputs), the tree of its results, the parameters' paths."""
-    traced, result = jax.make_jaxpr(function, return_shape=True)(params, *inputs)
+    try:
+        traced, result = jax.make_jaxpr(function, return_shape=True)(params, *inputs)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+        raise compat.untraceable("quantize", "cannot be traced", error) from error
     leaves = jax.tree.leaves_with_path(params)
     paths = [path_of(path) for path, _ in leaves]
     program = Program()

@@ -1,9 +1,10 @@
 """quantize, and the quantized function that it returns."""
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,8 @@ from dmlax._operators.quantize.api import (
     element_wise_quantize_linear,
 )
 from dmlax.calibration import Quantization, QuantizedWeights
-from dmlax.quantization.plan import Planner, Step, channels, contracted
+from dmlax.errors import SpecError, UnsupportedError
+from dmlax.quantization.plan import Planner, Step, channels, contracted, problems
 from dmlax.quantization.program import Program, path_of, run, trace
 from dmlax.quantization.rules import RULES, Rule, choose
 from dmlax.training import rounding
@@ -432,6 +434,7 @@ def quantize(
     *,
     rules: Sequence[Rule] = (),
     arithmetic: Arithmetic = "exact",
+    on_unsupported: Literal["float", "error"] = "float",
 ) -> Quantized:
     """Quantizes a float function by rules, with scales from batches.
 
@@ -447,13 +450,18 @@ def quantize(
       batches: the inputs, one array or a tuple of `inputs` each, all of the same shapes.
       rules: the first that matches a layer's weights wins; default `Rule()` for all.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels.
+      on_unsupported: "float" leaves a layer that no operator has in float, with a line in the
+        report, as a `scan` of layers; "error" raises.
 
     Returns:
       A `Quantized`: call it with inputs of a batch's shapes.
 
     Raises:
       SpecError: code `option` for a rule that matches no weights, or two rules for one parameter
-        (rules), or no batch; `sizes` for batches of different shapes; `value` for NaN.
+        (rules), or no batch; `sizes` for batches of different shapes; `value` for NaN, with the
+        layer's path.
+      UnsupportedError: JAX cannot trace the function, or "error" met a layer that no operator has;
+        both name the line.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -473,14 +481,21 @@ def quantize(
         _checked("batches", list(batch), first, f"{index}/") for index, batch in enumerate(batches)
     ]
     program, tree, paths = trace(function, params, batches[0])
+    RULES.expect_choice("on_unsupported", on_unsupported, ("float", "error"))
     steps = Planner(program).steps()
+    if on_unsupported == "error" and (found := problems(program, steps)):
+        remedy = 'on_unsupported="float" leaves them in float'
+        raise UnsupportedError(f"quantize: {'; '.join(found)}; {remedy}", "option", "function")
     layers = [step for step in steps if step.kind in _LAYERS]
     names = ["+".join(program.paths[step.weights]) for step in layers]
     keys = [(name, step.kind) for name, step in zip(names, layers, strict=True)]
     by_layer = dict(zip((x.result for x in layers), choose(rules, keys, paths), strict=True))
     roots, chosen = _roots(steps, by_layer)
     seen = _observed(program, chosen, flat)
-    scales = {n: calibration.quantization(seen[n], rule.dtype) for n, rule in chosen.items()}
+    scales = {}
+    for n in sorted(chosen):
+        with _naming("batches", f"give no scale for {_place(program, steps, n)}"):
+            scales[n] = calibration.quantization(seen[n], chosen[n].dtype)
     floats = [e for s in steps if not s.is_integer for e in (s.equation, *s.absorbed)]
     read = [x for equation in floats for x in equation.operands]
     kept = {x for x in [*read, *program.outputs] if x in program.constants}
@@ -506,11 +521,31 @@ def _weights(
     for step in plan.steps:
         if step.kind in _LAYERS and step.is_integer:
             weights, bias = _folded(plan.program, step, constants)
-            integers = _quantized_weights(step, plan.rules[step.result], weights)
+            path = "+".join(plan.program.paths[step.weights])
+            with _naming("params", f"give no scale for {path}"):
+                integers = _quantized_weights(step, plan.rules[step.result], weights)
             scale = scales[plan.roots[step.operands[0]]].scale
             named = {"input_scale": scale, "filter_scale": integers.scale}
             found[step.result] = integers, calibration.quantize_bias(bias, **named)
     return found
+
+
+@contextlib.contextmanager
+def _naming(field: str, text: str) -> Iterator[None]:
+    """Names the value whose range is bad."""
+    try:
+        yield
+    except SpecError as error:
+        RULES.fail(error.code, field, f"{text}: {error}")
+
+
+def _place(program: Program, steps: Sequence[Step], number: int) -> str:
+    """A value in words: by the path of the layer that makes or reads it, else by its line."""
+    made = [("result", step) for step in steps if step.result == number]
+    read = [("input", step) for step in steps if number in step.operands]
+    role, step = min((*made, *read), key=lambda pair: pair[1].weights < 0)
+    path = "+".join(program.paths.get(step.weights, ()))
+    return f"the {role} of {path or f'{step.equation.name} at {step.equation.line}'}"
 
 
 def _quantized_weights(step: Step, rule: Rule, weights: Array) -> QuantizedWeights:

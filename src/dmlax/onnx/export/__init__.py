@@ -92,14 +92,16 @@ def _trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, An
     try:
         program, result = jax.make_jaxpr(function, return_shape=True)(*args)
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
-        raise _untraceable("cannot be traced", error) from error
+        raise compat.untraceable(_RULES.operator, "cannot be traced", error) from error
     except jax.errors.InconclusiveDimensionOperation as error:
-        raise _untraceable("depends on a dynamic size", error) from error
+        raise compat.untraceable(_RULES.operator, "depends on a dynamic size", error) from error
     except TypeError as error:
         if "_DimExpr" not in str(error):
             raise
         remedy = "; x.shape[0] stays dynamic where len(x) cannot"
-        raise _untraceable("needs an integer for a dynamic size", error, remedy) from error
+        raise compat.untraceable(
+            _RULES.operator, "needs an integer for a dynamic size", error, remedy
+        ) from error
     return program, result
 
 
@@ -114,13 +116,6 @@ def _write(
     odd = ((name, x.dtype) for name, x in ends if not is_writable(x.dtype))
     writer.problems += [f"{name} of {dtype} is not supported" for name, dtype in odd]
     return writer, inputs, outputs
-
-
-def _untraceable(text: str, error: Exception, remedy: str = "") -> UnsupportedError:
-    reason = str(error).strip().splitlines()[0]
-    line = compat.user_line(error)
-    problem = f"function {text} at {line}: {reason}{remedy}"
-    return UnsupportedError(f"from_jax: {problem}", "option", "function")
 
 
 def _names(
