@@ -13,6 +13,8 @@ import dmlax.litert
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.litert.__main__ import main
 from dmlax.onnx import ModelError
+from dmlax.onnx.graph import Node
+from dmlax.onnx.operators.table import why_no_pass
 from tools.fuzz import litert_models
 from tools.litert.files import Op, Subgraph, Tensor, model
 
@@ -341,6 +343,12 @@ def test_an_empty_tensor_of_huge_sizes_is_malformed():
     tensors = {"x": Tensor(np.float32, (2,)), "e": Tensor(np.float32, (0, 2**31 - 1, 2**31 - 1))}
     with pytest.raises(ModelError, match=r"'e'\) has the shape \[0, 2147483647, 2147483647\]"):
         dmlax.litert.load(model(Subgraph(tensors, [Op("ABS", ["x"], ["e"])], ["x"], ["e"])))
+
+
+def test_a_list_of_scales_that_holds_a_text_is_refused():
+    node = Node("y", "ABS", "litert", 1, ("x",), ("y",), {"scales": (0.5, 1, "2")})
+    assert why_no_pass(node) == "its attribute scales is a tuple"
+    assert why_no_pass(node.replace(attributes={"scales": (0.5, 1)})) is None
 
 
 def test_changed_models_raise_no_other_error():

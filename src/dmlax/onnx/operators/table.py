@@ -364,7 +364,11 @@ def _is_of_type(value: Any, annotation: Any) -> bool:
         return any(_is_of_type(value, part) for part in get_args(annotation))
     if get_origin(annotation) is tuple:
         element, _ = get_args(annotation)
-        return isinstance(value, tuple) and all(_is_of_type(part, element) for part in value)
+        if not isinstance(value, tuple):
+            return False
+        # One part of each type, for a type without parameters: scales are many.
+        parts = value if get_origin(element) else {type(part): part for part in value}.values()
+        return all(_is_of_type(part, element) for part in parts)
     if annotation is float:
         return isinstance(value, int | float)
     return isinstance(value, annotation) if isinstance(annotation, type) else False
