@@ -247,8 +247,49 @@ def test_a_product_of_two_activations_under_a_rule_is_an_error():
     with pytest.raises(dmlax.SpecError, match=r"\['gate'\] are parameters, but no weights"):
         quantize(function, {"gate": jnp.ones(6)}, [X], rules=[Rule("gate")])
     (line,) = quantize(function, {"gate": jnp.ones(6)}, [X]).report.lines
-    assert line.runs == "float: both sides depend on the inputs"
-    assert "test_quantize.py" in line.name
+    assert (line.runs, line.multiply_adds) == ("int8", 4 * 4 * 6)
+    assert line.name.startswith("quantization/test_quantize.py:")
+    rules = [Rule("", dtype=np.uint8)]
+    (line,) = quantize(function, {"gate": jnp.ones(6)}, [X], rules=rules).report.lines
+    assert line.runs == "uint8"
+
+
+def test_a_rule_for_an_operator_leaves_it_in_float():
+    def residual(params, x):
+        y = dense(params, x)
+        return dense(params, y + dense(params, y))
+
+    lines = quantize(residual, dense_params(), [X]).report.lines
+    assert [x.runs for x in lines if x.operator == "sum"] == ["int8"]
+    rules = [Rule(operator="sum", to_float=True)]
+    lines = quantize(residual, dense_params(), [X], rules=rules).report.lines
+    assert [x.runs for x in lines if x.operator == "add"] == ["float: a rule"]
+    with pytest.raises(dmlax.SpecError, match="matches none of the weights"):
+        quantize(dense, dense_params(), [X], rules=rules)
+
+
+def test_progress_prints_the_batches_that_the_calibration_saw(capfd):
+    quantize(dense, dense_params(), [X, X, X], progress=True)
+    jax.effects_barrier()
+    assert capfd.readouterr().out.split("\r")[-1] == "calibrated with 3 of 3 batches\n"
+
+
+def test_the_report_has_the_share_of_the_multiply_adds_in_integers():
+    def function(params, x):
+        loop = lax.scan(lambda y, _: (y @ params["w"], None), x, length=3)[0]
+        return dense(params, loop)
+
+    params = dense_params() | {"w": jnp.eye(6)}
+    rules = [Rule("last/*", to_float=True)]
+    report = quantize(function, params, [X], rules=rules).report
+    assert report.multiply_adds == (3 + 2) * 4 * 6 * 6
+    assert report.integer_share == 1 / 5
+    assert str(report).endswith("20.0% of 720 multiply-adds run in integers")
+    assert [x.runs for x in report.lines] == [
+        "float: no operator is a scan of layers: write the loop in Python",
+        "int8",
+        "float: a rule",
+    ]
 
 
 def test_a_shared_parameter_with_two_rules_is_an_error():

@@ -13,17 +13,18 @@ from jax import Array
 from dmlax.quantization.program import Equation, Program, within
 
 _AFFINE = ("add", "sub", "mul", "div")
-_MOVES = (
-    "reshape",
-    "transpose",
-    "squeeze",
-    "expand_dims",
-    "broadcast_in_dim",
-    "rev",
-    "slice",
-    "copy",
+_MOVES = (  # the first operand moves; the others are constants
+    *("reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "rev", "slice"),
+    *("copy", "stop_gradient", "tile", "dynamic_slice", "gather", "pad", "convert_element_type"),
 )
 _LAYERS = ("conv_general_dilated", "dot_general")
+_OF_ELEMENTS = """
+abs acos acosh add and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy
+cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le
+lgamma log log1p logistic lt max min mul ne neg nextafter not or pow rem round rsqrt select_n
+sign sin sinh sqrt square stop_gradient sub tan tanh xor
+"""
+_POINTWISE = frozenset(_OF_ELEMENTS.split())
 _FIRST, _SPATIAL, _LAST = "N", "DHW", "C"
 
 
@@ -32,14 +33,16 @@ class Step:
     """One operator, or one equation in float.
 
     Attributes:
-      kind: "convolution", "product", "sum", "average", "max", "move" or "float".
+      kind: "convolution", "product", "sum", "multiplication", "average", "max", "concatenation",
+        "lookup", "move" or "float".
       operands: the values that depend on the inputs.
       result: after the absorbed equations.
-      weights: the constant of a convolution or a product, -1 of all else.
+      weights: the constant of a convolution or a product, -1 of all else, also of a product of two
+        values.
       affine: equations (name, constant) that are folded into weights and bias.
       why: the reason of a float step.
       is_integer: if it runs in integers; else the equation and the absorbed ones run in float.
-      absorbed: the equations that follow and are part of the step.
+      absorbed: the equations that follow and are part of the step; all those of a lookup.
     """
 
     kind: str
@@ -64,6 +67,7 @@ class Planner:
         self.uses = Counter([*read, *program.outputs])
         self.consumers = {x: each for each in program.equations for x in each.operands}
         self.absorbed: set[int] = set()
+        self.sources: dict[int, int] = {}
 
     def steps(self) -> list[Step]:
         """The steps, in order."""
@@ -72,10 +76,32 @@ class Planner:
             if equation.results[:1] and equation.results[0] in self.absorbed:
                 continue
             step = self._match(equation)
-            if step.kind in ("convolution", "product", "sum"):
+            if step.kind in ("convolution", "product", "sum", "multiplication"):
                 self._absorb(step)
             found.append(step)
         return found
+
+    def uniform(self, number: int) -> bool:
+        """If a constant is one number, for any parameters."""
+        return not self.program.paths[number] and not self.program.varying(number)
+
+    def _is(self, number: int, value: float | None) -> bool:
+        """If a value is a constant, for any parameters: this number, or a positive one."""
+        if number not in self.program.constants or not self.uniform(number):
+            return False
+        found = float(np.ravel(self.program.constants[number])[0])
+        return found > 0 if value is None else found == value
+
+    def _trace_back(self, step: Step) -> bool:
+        """If the result is a function of one value, element by element."""
+        equation, shapes = step.equation, self.program.shapes
+        sources = {self.sources.get(x, x) for x in step.operands}
+        sizes = {shapes[x] for x in (*step.operands, *equation.results)}
+        fixed = (self.uniform(x) for x in equation.operands if x not in step.operands)
+        if equation.name not in _POINTWISE or len(sources) > 1 or len(sizes) > 1 or not all(fixed):
+            return False
+        self.sources[step.result] = sources.pop()
+        return True
 
     def _match(self, equation: Equation) -> Step:
         name, program = equation.name, self.program
@@ -85,18 +111,23 @@ class Planner:
         if name not in _LAYERS and within(equation.params) & {*_LAYERS}:
             step.why = f"no operator is a {name} of layers: write the loop in Python"
             return step
-        floats = [*equation.operands[:2], *equation.results[:1]]
+        pointwise, moves = self._trace_back(step), name in _MOVES
+        floats = [*equation.operands[: 1 if moves else 2], *equation.results[:1]]
         if not all(jnp.issubdtype(program.dtypes[x], jnp.floating) for x in floats):
             return step
         if name == "conv_general_dilated":
             self._convolution(step)
         elif name == "dot_general":
             self._product(step)
-        elif name in _MOVES and len(equation.operands) == 1:
-            step.kind = "move"
-        elif name == "add" and len(set(loose)) == 2:
-            same = program.shapes[loose[0]] == program.shapes[loose[1]]
-            step.kind = "sum" if same else "float"
+        elif moves and loose == equation.operands[:1]:
+            zero = name != "pad" or self._is(equation.operands[1], 0)
+            step.kind = "move" if zero else "float"
+        elif name in ("add", "mul") and len(loose) == 2 and not pointwise:
+            step.kind = "sum" if name == "add" else "multiplication"
+        elif name == "add" and any(program.paths.get(x) for x in equation.operands):
+            step.kind, step.operands = "sum", equation.operands  # of a value and a parameter
+        elif name == "concatenate":
+            step.kind, step.operands = "concatenation", equation.operands
         elif name in ("reduce_window_max", "reduce_window_sum"):
             self._window(step)
         elif name == "reduce_sum":
@@ -122,13 +153,9 @@ class Planner:
             }
 
     def _product(self, step: Step) -> None:
-        (a, b), (_, batch) = step.equation.operands, step.equation.params["dimension_numbers"]
-        if len(step.operands) == 2:
-            step.why = "both sides depend on the inputs"
-        elif batch[0]:
-            step.why = "its weights have batch axes"
-        else:
-            step.kind, step.swapped = "product", a in self.program.constants
+        a, b = step.equation.operands
+        step.kind, step.swapped = "product", a in self.program.constants
+        if len(step.operands) == 1:
             step.weights = a if step.swapped else b
 
     def _window(self, step: Step) -> None:
@@ -160,9 +187,7 @@ class Planner:
         after = self.consumers.get(step.result)
         if after is None or self.uses[step.result] != 1 or after.name != "div":
             return None
-        other = self.program.constants.get(after.operands[1])
-        fixed = other is not None and not self.program.paths[after.operands[1]]
-        return after if fixed and np.all(np.asarray(other) == size) else None
+        return after if self._is(after.operands[1], size) else None
 
     def _mean(self, step: Step) -> None:
         """A sum over all spatial axes, divided by their size."""
@@ -187,18 +212,11 @@ class Planner:
                 return
             first = after.operands[0] == step.result
             other = after.operands[1] if first else after.operands[0]
-            value = self.program.constants.get(other)
-            if value is None:
+            if other not in self.program.constants:
                 return
-            fixed = not self.program.paths[other]
-            if after.name == "max" and fixed and not np.any(np.asarray(value)):
+            if after.name == "max" and self._is(other, 0):
                 activated = True
-            elif (
-                after.name == "min"
-                and activated
-                and fixed
-                and np.ptp(np.asarray(value)) == 0 < np.min(value)
-            ):
+            elif after.name == "min" and activated and self._is(other, None):
                 pass
             elif (
                 step.weights >= 0
@@ -246,9 +264,10 @@ def channel_axes(program: Program, step: Step) -> Sequence[int]:
     """The axes of the result along which the output channels lie."""
     if step.kind == "convolution":
         return (step.options["dimension_numbers"].out_spec[1],)
-    rank = len(program.shapes[step.equation.results[0]])
-    count = len(program.shapes[step.weights]) - len(contracted(step)[1])
-    return range(count) if step.swapped else range(rank - count, rank)
+    rank, batch = len(program.shapes[step.equation.results[0]]), len(batched(step)[0])
+    count = len(program.shapes[step.weights]) - len(contracted(step)[1]) - batch
+    first = batch if step.swapped else rank - count
+    return range(first, first + count)
 
 
 def channels(program: Program, step: Step, value: Any) -> Array:
@@ -263,4 +282,10 @@ def channels(program: Program, step: Step, value: Any) -> Array:
 def contracted(step: Step) -> tuple[Sequence[int], Sequence[int]]:
     """The axes over which a product sums, of its input and of its weights."""
     (left, right), _ = step.equation.params["dimension_numbers"]
+    return (right, left) if step.swapped else (left, right)
+
+
+def batched(step: Step) -> tuple[Sequence[int], Sequence[int]]:
+    """The batch axes of a product, of its input and of its weights."""
+    _, (left, right) = step.equation.params["dimension_numbers"]
     return (right, left) if step.swapped else (left, right)

@@ -2,9 +2,10 @@
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,12 @@ from dmlax import calibration, training
 from dmlax._core import ieee
 from dmlax._core.arguments import Aval
 from dmlax._core.requantize import Arithmetic
-from dmlax._explain import table
-from dmlax._operators.add_multiply.api import element_wise_quantized_linear_add
+from dmlax._fused.concatenation.call import concatenate
+from dmlax._operators.add_multiply.api import (
+    element_wise_quantized_linear_add,
+    element_wise_quantized_linear_multiply,
+)
+from dmlax._operators.byte_lookup.api import quantized_lookup
 from dmlax._operators.convolution.api import quantized_linear_convolution
 from dmlax._operators.matmul.api import quantized_linear_matrix_multiply
 from dmlax._operators.pooling.api import (
@@ -30,54 +35,18 @@ from dmlax._operators.quantize.api import (
 )
 from dmlax.calibration import Quantization, QuantizedWeights
 from dmlax.errors import SpecError, UnsupportedError
-from dmlax.quantization.plan import Planner, Step, channels, contracted, problems
-from dmlax.quantization.program import Program, path_of, run, trace
+from dmlax.quantization.integers import Integers
+from dmlax.quantization.plan import Planner, Step, batched, channels, contracted, problems
+from dmlax.quantization.program import Equation, Program, path_of, run, trace
+from dmlax.quantization.report import Line, Report, multiply_adds
 from dmlax.quantization.rules import RULES, Rule, choose
 from dmlax.training import rounding
 
-_LAYERS = ("convolution", "product")
-
-
-class Line(NamedTuple):
-    """A line of the report: one layer, or one step that stayed float for a reason.
-
-    Attributes:
-      name: the path of the weights, or the line of the code.
-      operator: the step's kind, or the equation's name.
-      runs: the dtype of the result, or "float" and the reason.
-      signal_to_noise: decibels of the result on the first batch; NaN for a float step.
-      before: bytes of the float weights.
-      after: bytes of the integers.
-    """
-
-    name: str
-    operator: str
-    runs: str
-    signal_to_noise: float
-    before: int
-    after: int
-
-
-class Report(NamedTuple):
-    """A line for each layer: where it runs, and how exactly. It prints as a table."""
-
-    lines: tuple[Line, ...]
-
-    def __str__(self) -> str:
-        rows = [("layer", "operator", "runs in", "signal to noise", "bytes before", "after")]
-        rows += [
-            (
-                *x[:3],
-                "" if np.isnan(x.signal_to_noise) else f"{x.signal_to_noise:.1f} dB",
-                str(x.before),
-                str(x.after),
-            )
-            for x in self.lines
-        ]
-        return "\n".join(table(rows))
-
-
 _NOTHING = Report(())
+_BINARY = {
+    "sum": element_wise_quantized_linear_add,
+    "multiplication": element_wise_quantized_linear_multiply,
+}
 
 
 @dataclass(eq=False)
@@ -110,12 +79,14 @@ class Quantized:
       weights: `QuantizedWeights` and int32 biases, by the number of a layer.
       scales: the `Quantization` of every value of bytes.
       constants: what the steps in float read, and what does not depend on the parameters.
+      tables: of the lookups, by the number of a result.
       report: a line for each layer. It prints as a table.
     """
 
     weights: dict[int, tuple[QuantizedWeights, Array]]
     scales: dict[int, Quantization]
     constants: dict[int, Array]
+    tables: dict[int, Array]
     plan: _Plan = field(metadata={"static": True}, repr=False)
 
     @property
@@ -179,6 +150,7 @@ class Quantized:
         return replace(
             self,
             weights=_weights(self.plan, constants, self.scales),
+            tables=_tables(self.plan, constants, self.scales),
             constants={number: constants[number] for number in self.constants},
         )
 
@@ -243,6 +215,29 @@ class _Values:
         """What runs for an operator."""
         return function
 
+    def lookup(self, step: Step, x: Array) -> Array:
+        return quantized_lookup(x, self.quantized.tables[step.result])
+
+    def rescaled(self, number: int, scale: Quantization) -> Array:
+        """A value in another scale."""
+        if number in self.reals:
+            return self.quantize(self.reals[number].astype(jnp.float32), scale)
+        table = _table(self.scale(number), scale, lambda x: x)
+        return quantized_lookup(self.integers(number), table)
+
+    def moved(self, equation: Equation, x: Array, scale: Quantization) -> Array:
+        """Bytes, or floats that stand for them, after an equation that moves them."""
+        if equation.name == "convert_element_type":  # of floats
+            return x
+        rest = [self.reals[other] for other in equation.operands[1:]]
+        if equation.name == "pad":
+            rest = [self.zero(scale).astype(x.dtype)]
+        moved: Array = run(equation, [x, *rest])[0]
+        return moved
+
+    def zero(self, scale: Quantization) -> Array:
+        return scale.zero_point
+
     def real(self, number: int) -> Array:
         if number not in self.reals:
             real = self.dequantize(self.bytes[number], self.scale(number))
@@ -256,17 +251,21 @@ class _Values:
         return self.bytes[number]
 
     def _integers(self, step: Step) -> Array:
+        output = self.scale(step.result)
+        if step.kind == "concatenation":
+            parts = [self.rescaled(x, output) for x in step.operands]
+            return concatenate(parts, step.equation.params["dimension"])
         operands, options = [self.integers(x) for x in step.operands], step.options
         if step.kind == "move":
-            moved: Array = run(step.equation, operands)[0]
-            return moved
+            return self.moved(step.equation, operands[0], output)
+        if step.kind == "lookup":
+            return self.lookup(step, operands[0])
         if step.kind == "max":
             return self.operator(max_pooling)(operands[0], **options)
         scales = [self.scale(x) for x in step.operands]
-        output = self.scale(step.result)
-        if step.kind == "sum":
+        if step.kind in _BINARY:
             named = self._keywords(a=scales[0], b=scales[1], output=output)
-            return self.operator(element_wise_quantized_linear_add)(*operands, **named)
+            return self.operator(_BINARY[step.kind])(*operands, **named)
         named = self._keywords(input=scales[0], output=output)
         if step.kind == "average":
             windows = "window_size" in options
@@ -277,18 +276,22 @@ class _Values:
             )
             mean = self.operator(pool)(operands[0], **named, **options)
             return mean.reshape(self.plan.program.shapes[step.result])
-        values, bias, weights = self.layer(step)
         if step.kind == "convolution":
-            named |= self._keywords(filter=weights)
-            convolve = self.operator(quantized_linear_convolution)
-            return convolve(operands[0], values, bias, **named, **options)
-        named = self._keywords(a=scales[0], b=weights, output=output)
-        rows = _rows(operands[0], contracted(step)[0])
-        product = self.operator(quantized_linear_matrix_multiply)(rows, values, bias, **named)
-        shape = self.plan.program.shapes[step.result]
+            *operands[1:], filter = self.layer(step)
+            named |= self._keywords(filter=filter) | options
+            return self.operator(quantized_linear_convolution)(*operands, **named)
+        sums, batch = contracted(step), batched(step)
+        if step.weights < 0:
+            operands[1] = _columns(operands[1], sums[1], batch[1])
+            named = self._keywords(a=scales[0], b=scales[1], output=output)
+        else:
+            *operands[1:], weights = self.layer(step)
+            named = self._keywords(a=scales[0], b=weights, output=output)
+        operands[0] = _rows(operands[0], sums[0], batch[0])
+        product = self.operator(quantized_linear_matrix_multiply)(*operands, **named)
         if step.swapped:  # the weights' axes come first
-            product = jnp.moveaxis(product, -1, 0)
-        return product.reshape(shape)
+            product = jnp.moveaxis(product, -1, len(batch[0]))
+        return product.reshape(self.plan.program.shapes[step.result])
 
     def _keywords(self, **tensors: Quantization | QuantizedWeights) -> dict[str, Any]:
         """The scales, zero points and arithmetic of a call."""
@@ -321,6 +324,20 @@ class _Trained(_Values):
         twin: Callable[..., Array] = getattr(training, function.__name__)
         return twin
 
+    def lookup(self, step: Step, x: Array) -> Array:
+        source, output = self.scale(step.operands[0]), self.scale(step.result)
+        real = _chain(self.plan.program, step, self.reals, x)
+        table = _table_of(self.plan.program, step, self.reals, source, output)
+        values = quantized_lookup(element_wise_quantize_linear(x, *source), table)
+        limits = rounding.limits_of(values.dtype)
+        return rounding.dequantize(limits, real, values, *output, jnp.isnan(real))
+
+    def rescaled(self, number: int, scale: Quantization) -> Array:
+        return self.quantize(self.real(number).astype(jnp.float32), scale)
+
+    def zero(self, scale: Quantization) -> Array:
+        return jnp.zeros(())
+
     def _integers(self, step: Step) -> Array:
         if step.kind == "max":
             pooled: Array = run(step.equation, [self.integers(x) for x in step.operands])[0]
@@ -339,23 +356,61 @@ def _rounded(weights: Array, integers: QuantizedWeights, bits: int) -> Array:
     return rounding.dequantize((*limits,), weights, integers.values, scale, zero_point, is_nan)
 
 
-def _rows(x: Array, axes: Sequence[int]) -> Array:
-    """A side of a product with the axes that it sums over last, as one."""
-    free = [i for i in range(x.ndim) if i not in axes]
-    return x.transpose(*free, *axes).reshape(*(x.shape[i] for i in free), -1)
+def _rows(x: Array, sums: Sequence[int], batch: Sequence[int]) -> Array:
+    """The first matrices of a product: with the axes that it sums over last, as one."""
+    free = [i for i in range(x.ndim) if i not in (*batch, *sums)]
+    sizes = [x.shape[i] for i in free]
+    rows = [math.prod(sizes)] if batch else sizes
+    k = math.prod(x.shape[i] for i in sums)
+    return x.transpose(*batch, *free, *sums).reshape(*(x.shape[i] for i in batch), *rows, k)
+
+
+def _columns(x: Array, sums: Sequence[int], batch: Sequence[int]) -> Array:
+    """The second matrices of a product: (*batch, K, N)."""
+    free = [i for i in range(x.ndim) if i not in (*batch, *sums)]
+    sizes = [math.prod(x.shape[i] for i in axes) for axes in (sums, free)]
+    return x.transpose(*batch, *sums, *free).reshape(*(x.shape[i] for i in batch), *sizes)
+
+
+def _chain(program: Program, step: Step, constants: Mapping[int, Any], x: Array) -> Array:
+    """The function that a lookup stands for, of an array of any shape."""
+    values: dict[int, Any] = {step.operands[0]: x.astype(program.dtypes[step.operands[0]])}
+    for equation in step.absorbed:
+        for number in equation.operands:
+            if number not in values:
+                constant = jnp.ravel(constants[number])[0]
+                values[number] = jnp.full(x.shape if program.shapes[number] else (), constant)
+        results = run(equation, [values[number] for number in equation.operands])
+        values |= zip(equation.results, results, strict=True)
+    return jnp.asarray(values[step.result], jnp.float32)
+
+
+def _table(source: Quantization, output: Quantization, function: Callable[[Array], Array]) -> Array:
+    """The table of a function of bytes of one scale to bytes of another."""
+    every = np.arange(256, dtype=np.uint8).view(source.zero_point.dtype)
+    reals = function(element_wise_dequantize_linear(np.sort(every), *source))
+    return element_wise_quantize_linear(reals, *output)
+
+
+def _table_of(
+    program: Program,
+    step: Step,
+    constants: Mapping[int, Any],
+    source: Quantization,
+    output: Quantization,
+) -> Array:
+    return _table(source, output, functools.partial(_chain, program, step, constants))
 
 
 def _folded(program: Program, step: Step, constants: Mapping[int, Any]) -> tuple[Array, Array]:
-    """The float weights, (K, N) of a product, and the bias, with what follows folded in.
+    """The float weights, (*batch, K, N) of a product, and the bias, with what follows folded in.
 
     A jitted program gives the bits of these operations alone.
     """
     weights = jnp.asarray(constants[step.weights], jnp.float32)
     if step.kind == "product":
-        axes = contracted(step)[1]
-        free = [i for i in range(weights.ndim) if i not in axes]
-        sums = int(np.prod([weights.shape[i] for i in axes]))
-        weights, axis = weights.transpose(*axes, *free).reshape(sums, -1), 1
+        weights = _columns(weights, contracted(step)[1], batched(step)[1])
+        axis = weights.ndim - 1
     else:
         axis = step.options["dimension_numbers"].rhs_spec[0]
     bias = jnp.zeros(weights.shape[axis], jnp.float32)
@@ -371,32 +426,6 @@ def _folded(program: Program, step: Step, constants: Mapping[int, Any]) -> tuple
     return weights, bias
 
 
-def _roots(
-    steps: Sequence[Step], rules: Mapping[int, Rule]
-) -> tuple[dict[int, int], dict[int, Rule]]:
-    """Whose quantization each value of bytes has, and the rule that gives it."""
-    roots: dict[int, int] = {}
-    chosen: dict[int, Rule] = {}
-    for step in steps:
-        rule = rules.get(step.result)
-        inside = all(x in roots for x in step.operands)
-        if step.kind in _LAYERS and rule is not None and not rule.to_float:
-            if step.operands[0] not in roots:
-                roots[step.operands[0]] = step.operands[0]
-                chosen[step.operands[0]] = rule
-        elif step.kind in ("move", "max") and inside:
-            roots[step.result] = roots[step.operands[0]]
-            step.is_integer = True
-            continue
-        elif step.kind in ("sum", "average") and inside:
-            rule = chosen[roots[step.operands[0]]]
-        else:
-            continue
-        roots[step.result], chosen[step.result] = step.result, rule
-        step.is_integer = True
-    return roots, chosen
-
-
 def _floats(
     program: Program, constants: Mapping[int, Any], leaves: Sequence[Any]
 ) -> dict[int, Any]:
@@ -409,12 +438,19 @@ def _floats(
 
 
 def _observed(
-    program: Program, rules: Mapping[int, Rule], batches: Sequence[Any]
+    program: Program, rules: Mapping[int, Rule], batches: Sequence[Any], progress: bool
 ) -> dict[int, Any]:
     """The observers of values after all batches, in one scan."""
 
-    def step(constants: Any, seen: Any, leaves: Any) -> Any:
+    def show(index: Array) -> None:
+        end = "\n" if index + 1 == len(batches) else ""
+        print(f"\rcalibrated with {index + 1} of {len(batches)} batches", end=end, flush=True)
+
+    def step(constants: Any, seen: Any, batch: Any) -> Any:
+        index, leaves = batch
         values = _floats(program, constants, leaves)
+        if progress:
+            jax.debug.callback(show, index, ordered=True)
         return {number: x.observe(values[number]) for number, x in seen.items()}, None
 
     @jax.jit
@@ -423,7 +459,7 @@ def _observed(
 
     stacked = [jnp.stack(leaves) for leaves in zip(*batches, strict=True)]
     start = {number: rule.observer() for number, rule in rules.items()}
-    observed: dict[int, Any] = scan(program.constants, start, stacked)
+    observed: dict[int, Any] = scan(program.constants, start, (jnp.arange(len(batches)), stacked))
     return observed
 
 
@@ -435,6 +471,7 @@ def quantize(
     rules: Sequence[Rule] = (),
     arithmetic: Arithmetic = "exact",
     on_unsupported: Literal["float", "error"] = "float",
+    progress: bool = False,
 ) -> Quantized:
     """Quantizes a float function by rules, with scales from batches.
 
@@ -452,6 +489,7 @@ def quantize(
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels.
       on_unsupported: "float" leaves a layer that no operator has in float, with a line in the
         report, as a `scan` of layers; "error" raises.
+      progress: True prints how many batches the calibration has seen.
 
     Returns:
       A `Quantized`: call it with inputs of a batch's shapes.
@@ -482,33 +520,48 @@ def quantize(
     ]
     program, tree, paths = trace(function, params, batches[0])
     RULES.expect_choice("on_unsupported", on_unsupported, ("float", "error"))
-    steps = Planner(program).steps()
+    planner = Planner(program)
+    steps = planner.steps()
     if on_unsupported == "error" and (found := problems(program, steps)):
         remedy = 'on_unsupported="float" leaves them in float'
         raise UnsupportedError(f"quantize: {'; '.join(found)}; {remedy}", "option", "function")
-    layers = [step for step in steps if step.kind in _LAYERS]
-    names = ["+".join(program.paths[step.weights]) for step in layers]
+    layers = [step for step in steps if step.kind not in ("float", "move")]
+    names = ["+".join(program.paths.get(step.weights, ())) for step in layers]
     keys = [(name, step.kind) for name, step in zip(names, layers, strict=True)]
     by_layer = dict(zip((x.result for x in layers), choose(rules, keys, paths), strict=True))
-    roots, chosen = _roots(steps, by_layer)
-    seen = _observed(program, chosen, flat)
+    integers = Integers(planner, steps, by_layer)
+    steps, chosen = integers.steps, integers.rules
+    seen = _observed(program, chosen, flat, progress)
     scales = {}
     for n in sorted(chosen):
         with _naming("batches", f"give no scale for {_place(program, steps, n)}"):
             scales[n] = calibration.quantization(seen[n], chosen[n].dtype)
-    floats = [e for s in steps if not s.is_integer for e in (s.equation, *s.absorbed)]
-    read = [x for equation in floats for x in equation.operands]
+    equations = [
+        e for s in steps if s.weights < 0 or not s.is_integer for e in (s.equation, *s.absorbed)
+    ]
+    read = [x for equation in equations for x in equation.operands]
     kept = {x for x in [*read, *program.outputs] if x in program.constants}
     kept |= {x for x in program.constants if not program.paths[x]}
     constants = {x: jnp.asarray(program.constants[x]) for x in kept}
     plan = _Plan(
-        program, steps, roots, by_layer, arithmetic, tree, inputs=first, params=_kinds(params)
+        program,
+        steps,
+        integers.roots,
+        {number: rule for number, rule in by_layer.items() if rule is not None},
+        arithmetic,
+        tree,
+        inputs=first,
+        params=_kinds(params),
     )
-    weights = _weights(plan, program.constants, scales)
-    quantized = Quantized(weights=weights, scales=scales, constants=constants, plan=plan)
-    plan.report = _report(
-        quantized, dict(zip((x.result for x in layers), names, strict=True)), flat[0]
+    quantized = Quantized(
+        weights=_weights(plan, program.constants, scales),
+        scales=scales,
+        constants=constants,
+        tables=_tables(plan, program.constants, scales),
+        plan=plan,
     )
+    names_of = dict(zip((x.result for x in layers), names, strict=True))
+    plan.report = _report(quantized, names_of, flat[0])
     program.constants = {}  # the pytree holds what a call reads
     return quantized
 
@@ -519,7 +572,7 @@ def _weights(
     """The integer weights and biases of the layers in integers."""
     found = {}
     for step in plan.steps:
-        if step.kind in _LAYERS and step.is_integer:
+        if step.weights >= 0 and step.is_integer:
             weights, bias = _folded(plan.program, step, constants)
             path = "+".join(plan.program.paths[step.weights])
             with _naming("params", f"give no scale for {path}"):
@@ -548,6 +601,22 @@ def _place(program: Program, steps: Sequence[Step], number: int) -> str:
     return f"the {role} of {path or f'{step.equation.name} at {step.equation.line}'}"
 
 
+def _tables(
+    plan: _Plan, constants: Mapping[int, Any], scales: Mapping[int, Quantization]
+) -> dict[int, Array]:
+    """The tables of the lookups."""
+    return {
+        step.result: _table_of(
+            plan.program,
+            step,
+            constants,
+            *(scales[plan.roots[x]] for x in (*step.operands, step.result)),
+        )
+        for step in plan.steps
+        if step.kind == "lookup"
+    }
+
+
 def _quantized_weights(step: Step, rule: Rule, weights: Array) -> QuantizedWeights:
     axis = None
     if rule.per_channel:
@@ -569,21 +638,22 @@ def _report(quantized: Quantized, names: Mapping[int, str], leaves: Sequence[Any
     errors = {x.name: x for x in calibration.error_report(_text(expected), _text(actual)).layers}
     lines = []
     for step in plan.steps:
-        integer = step.is_integer
-        if step.kind == "move" or not (integer or step.why or step.kind in _LAYERS):
+        integer, equation = step.is_integer, step.equation
+        shapes = ([program.shapes[x] for x in numbers] for numbers in equation[1:3])
+        sums = multiply_adds(equation.name, equation.params, *shapes)
+        if step.kind == "move" or not (integer or step.why or sums):
             continue
         before = 0 if step.weights < 0 else 4 * int(np.prod(program.shapes[step.weights]))
-        runs, noise, after = f"float: {step.why or 'a rule'}", np.nan, before
+        runs, noise, after = f"float: {step.why or 'its operands are no floats'}", np.nan, before
         if integer:
             runs, noise = (
                 quantized.scales[plan.roots[step.result]].zero_point.dtype.name,
                 errors[str(step.result)].signal_to_noise,
             )
             after = before // 4
-        name = names.get(step.result, step.equation.line)
-        lines.append(
-            Line(name, step.kind if integer else step.equation.name, runs, noise, before, after)
-        )
+        place = "/".join(equation.line.split("/")[-2:])
+        kind = step.kind if integer else equation.name
+        lines.append(Line(names.get(step.result) or place, kind, runs, noise, before, after, sums))
     return Report(tuple(lines))
 
 

@@ -12,6 +12,10 @@ from dmlax._core.arguments import Rules
 from dmlax.calibration.observers import Range
 
 RULES = Rules("quantize")
+LAYERS = ("convolution", "product")
+Operator = Literal[
+    "convolution", "product", "sum", "multiplication", "average", "max", "concatenation"
+]
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,10 @@ class Rule:
     The defaults are those of ONNX Runtime's `quantize_static`.
 
     Attributes:
-      path: of the parameter, its keys joined by "/", with the wildcards of `fnmatch`.
-      operator: "convolution" or "product"; default both.
+      path: of the parameter, its keys joined by "/", with the wildcards of `fnmatch`; "" of a
+        product of two values that depend on the inputs, which "*" matches, too.
+      operator: the kind of a layer in the report; default convolutions and products. The others
+        have the rule of their first input, unless a rule names their operator.
       to_float: True leaves the layer in float.
       dtype: int8 or uint8, of the layer's output; default int8.
       weights_dtype: int8 or uint8; default int8.
@@ -38,7 +44,7 @@ class Rule:
     """
 
     path: str = "*"
-    operator: Literal["convolution", "product"] | None = None
+    operator: Operator | None = None
     to_float: bool = False
     dtype: DTypeLike = "int8"
     weights_dtype: DTypeLike = "int8"
@@ -49,7 +55,8 @@ class Rule:
 
     def matches(self, path: str, operator: str) -> bool:
         """If the rule is for a layer."""
-        return self.operator in (None, operator) and fnmatch.fnmatchcase(path, self.path)
+        named = operator in LAYERS if self.operator is None else operator == self.operator
+        return named and fnmatch.fnmatchcase(path, self.path)
 
 
 DEFAULT = Rule()
@@ -57,23 +64,28 @@ DEFAULT = Rule()
 
 def choose(
     rules: Sequence[Rule], layers: Sequence[tuple[str, str]], parameters: Sequence[str]
-) -> list[Rule]:
-    """The rule of each layer (path of its weights, operator)."""
+) -> list[Rule | None]:
+    """The rule of each layer (path of its weights, operator); None of others without a rule."""
     good = all(isinstance(rule, Rule) for rule in rules)
     RULES.expect(good, "option", "rules", f"is {rules!r}, expected a sequence of Rule")
     for rule in rules:
         if not any(rule.matches(*layer) for layer in layers):
             held = [path for path in parameters if fnmatch.fnmatchcase(path, rule.path)]
-            why = f"matches none of the weights {[path for path, _ in layers]}"
+            why = f"matches none of the weights {[path for path, _ in layers if path]}"
             if held:
                 why += (
                     f"; {held} are parameters, but no weights of a convolution or of a product "
                     "with one side that does not depend on the inputs"
                 )
             RULES.expect(False, "option", "rules", f"has the path {rule.path!r}, which {why}")
-    chosen = [next((r for r in rules if r.matches(*layer)), DEFAULT) for layer in layers]
-    seen: dict[str, Rule] = {}
-    for (path, _), rule in zip(layers, chosen, strict=True):
-        two = f"has two rules for the shared parameter {path!r}: {seen.get(path)} and {rule}"
-        RULES.expect(seen.setdefault(path, rule) == rule, "option", "rules", two)
+    defaults = [DEFAULT if operator in LAYERS else None for _, operator in layers]
+    chosen = [
+        next((rule for rule in rules if rule.matches(*layer)), default)
+        for layer, default in zip(layers, defaults, strict=True)
+    ]
+    seen: dict[str, Rule | None] = {}
+    for (path, _), each in zip(layers, chosen, strict=True):
+        two = f"has two rules for the shared parameter {path!r}: {seen.get(path)} and {each}"
+        same = not path or seen.setdefault(path, each) == each
+        RULES.expect(same, "option", "rules", two)
     return chosen
