@@ -14,6 +14,7 @@ from dmlax_conformance.format import vectors
 from dmlax_conformance.format.tensors import DTYPES, Tensor, count
 from dmlax_conformance.format.vectors import Request, Vector
 from dmlax_conformance.oracle import exact
+from dmlax_conformance.terminal import progress
 
 from . import add, near_ties, verify
 from .coverage import registry
@@ -36,7 +37,8 @@ def search(
         what = f"{operator} has no equivalence class {name!r}"
         raise WrongUsage(f"{what}: {'; '.join(known)}")
     calls = [v for v in vectors.load_all(root, (operator,)) if takes_part(v) and _is_small(v)]
-    for _ in range(limit if calls else 0):
+    tries = limit if calls else 0
+    for _ in progress(range(tries), "calls", tries):
         call = _resampled(draw.choice(calls), draw)
         said = verify.oracle_answer(call)
         if not said.refusals:

@@ -24,6 +24,7 @@ from dmlax_conformance.oracle.calls import answer
 from dmlax_conformance.oracle.clauses import CLAUSES, NOTES
 from dmlax_conformance.oracle.descriptors import answer_desc, needs, violations
 from dmlax_conformance.paths import vectors_dir
+from dmlax_conformance.terminal import progress
 
 from . import digest
 from .coverage import registry
@@ -51,7 +52,8 @@ def problems(root: Path | None = None, jobs: int = 2) -> list[str]:
     there = {path.relative_to(folder).parts[0] for path in vectors.find(folder)}
     names = [*(() if root else (MODELS,)), *sorted(there | OPERATORS.keys())]
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        reports = list(pool.map(report, [folder] * len(names), names))
+        given = pool.map(report, [folder] * len(names), names)
+        reports = list(progress(given, "operators", len(names)))
     total = Report([], set(), set(), {})
     for each in reports:
         total.problems.extend(each.problems)

@@ -1,8 +1,12 @@
 """The command: controls score zero, totals add up, exit codes tell what happened."""
 
 import json
+import sys
+import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,11 +14,11 @@ import pytest
 from dmlax_conformance import adapters, cli, terminal
 from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
-from dmlax_conformance.errors import SpecViolation
+from dmlax_conformance.errors import SpecViolation, Unsupported
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.runner import report
 from dmlax_conformance.runner import run as runner
-from dmlax_conformance.runner.run import VERDICTS, Totals
+from dmlax_conformance.runner.run import FAILED, KINDS, VERDICTS
 
 QUICK = ("--operator", "element_wise_quantize_linear", "--flag", "Tie")
 CONTROLS = {
@@ -35,7 +39,7 @@ def run(implementation: str, *options: str) -> int:
 def test_controls(name: str, sample: list[Vector], tmp_path: Path) -> None:
     verdict, code = CONTROLS[name]
     results = runner.run(adapters.start(name), sample, ["eager"])
-    assert Totals.of(results).counts == {verdict: len(sample)}
+    assert Counter(result.verdict for result in results) == {verdict: len(sample)}
     assert run(name, *QUICK, "--report", str(tmp_path / "report")) == code
     header, *lines, footer = map(json.loads, (tmp_path / "report").read_text().splitlines())
     assert header["implementation"] == name
@@ -61,6 +65,7 @@ def test_controls(name: str, sample: list[Vector], tmp_path: Path) -> None:
         ("oracle --flag Groups", 3, "0 applicable cases, needed 1"),
         ("oracle --variant jit", 2, "oracle has no variant jit"),
         ("nobody", 2, "nobody"),
+        ("oracle --operator tie", 2, "--operator tie: no vector has it; the nearest is"),
         ("no.such.module:Class", 2, "no.such.module"),
         ("dmlax_conformance:Missing", 2, "dmlax_conformance:Missing"),
     ],
@@ -80,63 +85,190 @@ def test_a_failure_shows_how_to_repeat_it(capsys: Output) -> None:
     )
     assert again in shown
     assert "given InputTensor int32[19] -9 -8" in shown
+    assert "given ScaleTensor float32[1] 2.0\n" in shown
 
 
-def test_refusals_and_flags_can_be_left_out(capsys: Output) -> None:
-    operator, what = QUICK[:2], "; left out: "
+def test_refusals_and_flags_can_be_left_out(every: list[Vector], capsys: Output) -> None:
+    operator = ("--operator", "quantized_lookup")
     assert run("oracle", *operator, "--flag", "Invalid", "--valid-only") == 3
-    assert run("oracle", *QUICK, "--without-flag", "Invalid", "--valid-only") == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.endswith(f"{what}vectors with the flag Invalid, calls and descs that break a rule")
+    refused = sum(v.operator == operator[1] and not v.is_valid for v in every)
+    capsys.readouterr()
+    for option, why in (
+        ("--valid-only", "that have to be refused"),
+        ("--without-flag=Invalid", "with the flag Invalid"),
+    ):
+        assert run("oracle", *operator, option) == 0
+        *_, last = capsys.readouterr().out.splitlines()
+        assert last.endswith(f"; left out: {refused} {why}")
     assert cli.main(["list", *operator]) == cli.main(["list", *operator, "--valid-only"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len({*lines}) < len(lines) < 2 * len({*lines})
-    assert sum(line.startswith("invalid") for line in lines) > 50
+    assert sum(line.startswith("invalid") for line in lines) == refused
 
 
-def test_operators_that_are_not_declared_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+ADAPTERS = """
+from dmlax_conformance.adapters.oracle import Oracle
+from dmlax_conformance.errors import Unsupported
+
+class Declared(Oracle):
+    operators = ("quantized_lookup",)
+
+class Silent(Oracle):
+    operators = None
+    def run(self, case, variant):
+        if case.operator != "quantized_lookup":
+            raise Unsupported("no")
+        return super().run(case, variant)
+
+class Misspelt(Oracle):
+    operators = ("quantized_lokup",)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("Declared", "are not declared"), ("Silent", "it never answers")]
+)
+def test_operators_that_an_adapter_lacks_are_left_out(
+    name: str,
+    why: str,
+    every: list[Vector],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Output,
 ) -> None:
-    (tmp_path / "own.py").write_text(
-        "from dmlax_conformance.adapters.oracle import Oracle\n"
-        "class Own(Oracle):\n    operators = ('quantized_lookup',)\n"
-    )
+    (tmp_path / "own.py").write_text(ADAPTERS)
     monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / "report.jsonl"
-    assert run("own:Own", "--valid-only", "--report", str(path)) == 0
-    assert " vectors of operators that are not declared" in capsys.readouterr().out
+    assert run(f"own:{name}", "--report", str(path)) == 0
+    own = sum(vector.operator == "quantized_lookup" for vector in every)
+    head, row, sums, last = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in (head, row, sums)] == [
+        "operator",
+        "quantized_lookup",
+        "all",
+    ]
+    assert row.split()[1:] == sums.split()[1:] == 3 * [str(own)]
+    assert f"; answered {own} of {own} applicable vectors (100 %); " in last
+    assert last.endswith(f"; left out: {len(every) - own} of operators that {why}")
     results = [json.loads(line) for line in path.read_text().splitlines()[1:-1]]
-    assert {result["operator"] for result in results} == {"quantized_lookup"}
+    assert [result["operator"] for result in results] == own * ["quantized_lookup"]
+    assert path.stat().st_size < 1_500_000
 
 
-def test_wrong_values_come_first(sample: list[Vector], capsys: Output) -> None:
+def test_a_misspelt_operator_of_an_adapter_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    (tmp_path / "own.py").write_text(ADAPTERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "declares quantized_lokup, which no vector is about; the nearest is quantized_lookup"
+    for command, code in (("run", 3), ("smoke", 1)):
+        assert cli.main([command, "--implementation", "own:Misspelt"]) == code
+        assert text in "".join(capsys.readouterr())
+
+
+def test_wrong_values_come_first_and_the_counts_agree(sample: list[Vector], capsys: Output) -> None:
     class Wrong(Oracle):
         def run(self, case: Case, variant: str) -> dict[str, Any]:
             if case.operator == "quantized_lookup":
                 raise ValueError("no")
+            if case.operator == "max_pooling":
+                raise SpecViolation("flags", "Nowhere")
             return {}
 
     results = list(runner.run(Wrong(), sample, ["eager"]))
-    report.show(results, "again", len(results))
-    out = capsys.readouterr().out
-    shown = [line.split()[:2] for line in out.splitlines() if line[:5] in ("FAIL ", "ERROR")]
+    report.show(results, "again", len(results), Wrong())
+    out = capsys.readouterr().out.splitlines()
     valid = {vector.id: vector.is_valid for vector in sample}
-    ranks = [runner.rank_of(verdict.lower(), valid[name]) for verdict, name in shown]
-    assert ranks == sorted(ranks)
-    assert {*ranks} == {0, 1, 2}
-    (head,) = (n for n, line in enumerate(out.splitlines()) if line.startswith("failures by flag"))
-    flag, failed, crashed = out.splitlines()[head + 1].split()
-    own = Counter(result.verdict for result in results if flag in result.vector.flags)
-    assert (int(failed), int(crashed)) == (own["fail"], own["error"])
+    kinds = {result.vector.id: result.kind for result in results if result.verdict in FAILED}
+    shown = [line.split()[1] for line in out if line.startswith(("FAIL ", "ERROR "))]
+    assert sorted(shown) == sorted(kinds)
+    places = [(KINDS.index(kinds[name]), not valid[name]) for name in shown]
+    assert places == sorted(places)
+    assert {*places} == {(0, False), (1, False), (1, True), (2, False), (2, True)}
+    (start,) = (n for n, line in enumerate(out) if line.startswith("flag "))
+    columns = ["total", "answered", "exact", "wrong", "value", "error", "wrong", "refusal"]
+    assert out[start].split()[1:] == columns
+    flag, total, *counts = out[start + 1].split()
+    own = Counter(result.kind for result in results if flag in result.vector.flags)
+    assert [*map(int, counts[-3:])] == [own[kind] for kind in KINDS]
+    assert int(total) == own.total()
+    *_, sums, failures, last = out
+    number = Counter(kinds.values())
+    words = (f"{number[kind]} {kind}{'s' * (number[kind] != 1)}" for kind in KINDS)
+    broken = sum(not valid[name] for name in kinds)
+    assert failures.startswith(f"failures: {', '.join(words)}; {broken} on calls that ")
+    assert [*map(int, sums.split()[-3:])] == [number[kind] for kind in KINDS]
+    assert f"answered {sums.split()[2]} of {sums.split()[1]} applicable vectors" in last
 
 
-def test_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
-    clock = iter(range(0, 100, 4))
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
-    assert [*terminal.progress("abcdefg", "vectors", 7)] == [*"abcdefg"]
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == "3 of 7 vectors"
-    assert len(said) == 2
+def test_what_is_answered_applies_and_the_rest_is_declined_or_not(
+    sample: list[Vector], capsys: Output
+) -> None:
+    """The table's columns add up, and the last line repeats its numbers."""
+
+    class Some(Oracle):
+        capabilities = frozenset[str]()
+        dtypes = ("uint8", "int8")
+
+        def run(self, case: Case, variant: str) -> dict[str, Any]:
+            if case.operator == "quantized_lookup":
+                raise Unsupported("not yet")
+            return super().run(case, variant)
+
+    report.show([*runner.run(Some(), sample, ["eager"])], "again", 0, Some(), {"more": 3, "no": 0})
+    head, *_, sums, last = capsys.readouterr().out.splitlines()
+    assert head.split()[1:] == ["total", "answered", "exact", "declined", "not", "applicable"]
+    total, answered, exact, declined, others = map(int, sums.split()[1:])
+    assert total == answered + declined + others == len(sample)
+    assert answered == exact
+    assert min(declined, others) > 0
+    share = int(10_000 * answered / (answered + declined)) / 100
+    counts = f"answered {answered} of {answered + declined} applicable vectors ({share:g} %)"
+    assert f"; {counts}; not applicable: needs descriptors, " in last
+    assert last.endswith("; left out: 3 more")
+
+
+@pytest.mark.parametrize(("is_terminal", "form"), [(True, "\r{}\x1b[K"), (False, "{}\n")])
+def test_progress_is_told_while_an_item_takes_long(
+    is_terminal: bool, form: str, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    told = threading.Event()
+
+    def items() -> Iterator[str]:
+        yield "a"
+        assert told.wait(60)
+        yield "b"
+
+    def write(text: str) -> int:
+        said.extend(filter(None, [text]))
+        if "1 of 2" in text:
+            told.set()
+        return len(text)
+
+    said: list[str] = []
+    monkeypatch.setattr(terminal, "OFTEN" if is_terminal else "EVERY", 0.001)
+    monkeypatch.setattr(terminal, "EVERY" if is_terminal else "OFTEN", 1000)
+    monkeypatch.setattr(
+        sys, "stderr", SimpleNamespace(isatty=lambda: is_terminal, write=write, flush=lambda: None)
+    )
+    assert [*terminal.progress(items(), "vectors", 2)] == ["a", "b"]
+    assert form.format("1 of 2 vectors") in said
+    assert (said[-1] == "\r\x1b[K") == is_terminal
+
+
+def test_a_wrong_number_is_wrong_usage(capsys: Output) -> None:
+    for option, value, text in (
+        ("max-shown", "-1", "'-1' is not a whole number of at least 0"),
+        ("jobs", "0", "'0' is not a whole number of at least 1"),
+        ("min-share", "101", "'101' is not a number from 0 to 100"),
+        ("min-share", "nan", "'nan' is not a number from 0 to 100"),
+        ("time-limit", "0", "'0' is not a number of at least 0.001"),
+        ("time-limit", "inf", "'inf' is not a number of at least 0.001"),
+        ("min-cases", "many", "'many' is not a whole number of at least 0"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            run("oracle", f"--{option}", value)
+        assert capsys.readouterr().err.endswith(f"argument --{option}: {text}\n")
 
 
 def test_list_and_show(capsys: Output) -> None:
@@ -145,7 +277,8 @@ def test_list_and_show(capsys: Output) -> None:
     assert "qconv-bias-wraps" in names
     assert cli.main(["show", names[0]]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == names[0]
-    assert cli.main(["show", "no-such-vector"]) == 2
+    assert cli.main(["show", "nonzero-page-ordr"]) == 2
+    assert "nonzero-page-ordr; the nearest is nonzero-page-order" in capsys.readouterr().err
 
 
 # The verdicts of every call: valid, invalid.

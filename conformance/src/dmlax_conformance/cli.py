@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -26,9 +27,11 @@ from .runner import run as runner
 from .runner.program import Program
 from .runner.repeat import start_of_command
 from .runner.run import Result
-from .terminal import complain, progress
+from .terminal import complain, progress, telling
 
 JOBS = 2  # processes of an adapter that several of them may run
+UNDECLARED = "of operators that are not declared"
+UNANSWERED = "of operators that it never answers"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,20 +54,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     reports.check_outputs(options)
-    chosen = vectors.selected(options)
+    with telling(lambda: "reading the vectors"):
+        found = vectors.divided(options)
     with adapters.started(options.implementation, options.time_limit) as adapter:
-        code = _run_started(options, adapter, chosen)
+        code = _run_started(options, adapter, found)
     return FAILED if adapter.unasked else code
 
 
-def _run_started(options: argparse.Namespace, adapter: Program, chosen: list[Vector]) -> int:
-    left_out = [f"vectors with the flag {name}" for name in options.without_flag or ()]
-    left_out += ["calls and descs that break a rule"] if options.valid_only else []
-    if adapter.operators is not None:
-        own = [vector for vector in chosen if vector.operator in adapter.operators]
-        more = len(chosen) - len(own)
-        left_out += [f"{more} vectors of operators that are not declared"] if more else []
-        chosen = own
+def _run_started(
+    options: argparse.Namespace, adapter: Program, found: list[tuple[Vector, str]]
+) -> int:
+    declared = adapter.operators
+    if declared is not None:
+        for name in sorted({*declared} - vectors.SIGNATURES.keys()):
+            near = vectors.hint(name, vectors.SIGNATURES)
+            complain(f"{adapter.name} declares {name}, which no vector is about{near}", FINE)
+        found = [(v, why if v.operator in declared else UNDECLARED) for v, why in found]
+    left_out = Counter(why for _, why in found if why)
+    chosen = [vector for vector, why in found if not why]
     variants = runner.variants_of(adapter, options.variant)
     reasons = expected.reasons(options, adapter)
     jobs = options.jobs or (JOBS if adapter.concurrent else 1)
@@ -74,12 +81,17 @@ def _run_started(options: argparse.Namespace, adapter: Program, chosen: list[Vec
     results, complaints = expected.apply(shown, reasons, reports.bad(options.strict))
     if len(results) < total:
         complaints.append(f"interrupted: {len(results)} of {total} ran")
+    answered = {each.vector.operator for each in results if each.verdict != "unsupported"}
+    if declared is None and answered:  # what it has, it does not say
+        left_out[UNANSWERED] = sum(vector.operator not in answered for vector in chosen)
+        results = [result for result in results if result.vector.operator in answered]
     start = start_of_command(options.implementation, options.vectors, options.time_limit)
-    report.show(results, start, options.max_shown, adapter, left_out)
+    bad = reports.bad(options.strict)
+    report.show(results, start, options.max_shown, adapter, left_out, bad)
     reports.write(options, results, adapter)
     for line in complaints:
         complain(line, FAILED)
-    has_failed = any(result.verdict in reports.bad(options.strict) for result in results)
+    has_failed = any(result.verdict in bad for result in results)
     lacking = report.complain_of_shortfalls(results, options.min_cases, options.min_share, adapter)
     return FAILED if complaints or has_failed else UNUSABLE if lacking else FINE
 
@@ -91,9 +103,14 @@ def _until_interrupted(results: Iterable[Result]) -> Iterator[Result]:
 
 
 def _smoke(options: argparse.Namespace) -> int:
+    with telling(lambda: "reading the vectors"):
+        suite = vectors.load_all(options.vectors)
     with adapters.started(options.implementation, options.time_limit) as adapter:
-        findings = list(smoke.findings(adapter, vectors.load_all(options.vectors)))
-    print("\n".join(smoke.summary(findings)))
+        findings = []
+        for finding in smoke.findings(adapter, suite, options.valid_only):
+            findings.append(finding)
+            print("\n".join(finding.lines()), flush=True)
+    print(smoke.summary(findings))
     is_at_fault = adapter.unasked or any(finding.layer for finding in findings)
     return FAILED if is_at_fault else FINE
 
@@ -117,7 +134,8 @@ def _show(options: argparse.Namespace) -> int:
             except Unsupported as reason:
                 return complain(f"{vector.id}: {reason}", USAGE)
             return FINE
-    return complain(f"no vector has the id {options.id}", USAGE)
+    known = (vector.id for vector in vectors.load_all(options.vectors))
+    return complain(f"no vector has the id {options.id}{vectors.hint(options.id, known)}", USAGE)
 
 
 def _as_desc(vector: Vector) -> dict[str, Any]:
@@ -138,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     for module in (reports, models_command):
         module.add_commands(added)
     text = "tell an adapter's mistakes from an operator's"
-    _add_implementation(add_command(added, "smoke", _smoke, text, "vectors"))
+    _add_implementation(add_command(added, "smoke", _smoke, text, "vectors", "valid-only"))
     add_command(added, "list", _list, "print the ids", *FILTERS)
     show = add_command(added, "show", _show, "print one vector", "vectors")
     show.add_argument("id")

@@ -9,13 +9,14 @@ from typing import Any
 
 from .adapters.models import BUILT_IN
 from .adapters.models.worker import TIME_LIMIT, Worker
-from .errors import NotStartable
+from .errors import WrongUsage
 from .exit_codes import FAILED, FINE, UNUSABLE
+from .format.vectors import hint
 from .models import golden
 from .models.adapter import ARITHMETICS
 from .models.golden import Golden
 from .models.judge import Verdict
-from .options import add_command, add_options
+from .options import add_command, add_options, number
 from .terminal import Table, complain, progress
 
 COLUMNS = ("model", "arithmetic", "variant", "verdict", "tensors", "seconds")
@@ -31,9 +32,9 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("--arithmetic", action="append", choices=ARITHMETICS, help="only this one")
     parser.add_argument("--models", type=Path, metavar="DIR", help="another folder of models")
     text = "fewest models of which every value is right (default: 1)"
-    parser.add_argument("--min-models", type=int, default=1, metavar="N", help=text)
+    parser.add_argument("--min-models", type=number(int, 0), default=1, metavar="N", help=text)
     text = f"for one model (default: {TIME_LIMIT:g})"
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help=text)
+    parser.add_argument("--time-limit", type=number(float, 0.001), metavar="SECONDS", help=text)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -50,10 +51,11 @@ def _run(options: argparse.Namespace) -> int:
 
 def _chosen(options: argparse.Namespace) -> list[Golden]:
     found = [golden.load(path) for path in golden.paths(options.models)]
-    wanted = options.model or [each.name for each in found]
+    known = [each.name for each in found]
+    wanted = options.model or known
     for name in wanted:
-        if name not in {each.name for each in found}:
-            raise NotStartable(f"no model has the name {name}")
+        if name not in known:
+            raise WrongUsage(f"--model {name}: no model has this name{hint(name, known)}")
     return [each for each in found if each.name in wanted]
 
 

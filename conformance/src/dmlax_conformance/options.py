@@ -1,16 +1,27 @@
 """The options that several commands have, and adding a command."""
 
 import argparse
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 
-def _positive(text: str) -> int:
-    """Return a number of one or more."""
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return int(text)
+def number(kind: type[float], least: float, most: float = math.inf) -> Callable[[str], float]:
+    """Return a function that reads a number between these ends."""
+    what = "a whole number" if kind is int else "a number"
+    ends = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most or math.isinf(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what} {ends}")
+        return value
+
+    return read
 
 
 FILTERS = ("vectors", "operator", "id", "flag", "without-flag", "valid-only")
@@ -25,17 +36,26 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
         "help": "one of the adapter's, or all; default: those that it runs usually",
     },
-    "min-cases": {"metavar": "N", "type": int, "help": "fewest values that are right"},
+    "min-cases": {"metavar": "N", "type": number(int, 0), "help": "fewest values that are right"},
     "min-share": {
         "metavar": "PERCENT",
-        "type": float,
+        "type": number(float, 0, 100),
         "help": "fewest of the vectors that the adapter declares that are answered (default: 100)",
     },
-    "max-shown": {"metavar": "N", "type": int, "default": 10, "help": "failures to print"},
-    "time-limit": {"metavar": "SECONDS", "type": float, "help": "for one answer (default: 30)"},
+    "max-shown": {
+        "metavar": "N",
+        "type": number(int, 0),
+        "default": 10,
+        "help": "failures to print (default: 10)",
+    },
+    "time-limit": {
+        "metavar": "SECONDS",
+        "type": number(float, 0.001),
+        "help": "for one answer (default: 30)",
+    },
     "jobs": {
         "metavar": "N",
-        "type": _positive,
+        "type": number(int, 1),
         "help": "processes that run the adapter; default: 2 if it is concurrent, else 1",
     },
     "expected-failures": {

@@ -1,14 +1,15 @@
 """Tables, progress and complaints."""
 
 import sys
-import time
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TypeVar
 
 from .texts import printable
 
-EVERY = 10.0  # seconds between two lines about the progress
+OFTEN, EVERY = 0.2, 10.0  # seconds between two words about the progress: on a terminal, elsewhere
 LONGEST = 4000  # characters of a complaint
 T = TypeVar("T")
 
@@ -38,17 +39,32 @@ class Table:
 
 
 def progress(items: Iterable[T], label: str, total: int) -> Iterator[T]:
-    """Show how many of the items have come: on a terminal always, elsewhere every 10 seconds."""
-    is_seen, said = sys.stderr.isatty(), time.monotonic()
-    for number, item in enumerate(items, 1):
-        yield item
+    """Show how many of the items have come, also while one of them takes long."""
+    number = 0
+    with telling(lambda: f"{number} of {total} {label}"):
+        for number, item in enumerate(items, 1):  # noqa: B007 - the lambda reads it
+            yield item
+
+
+@contextmanager
+def telling(text: Callable[[], str]) -> Iterator[None]:
+    """Say what goes on: on a terminal in one line that vanishes, elsewhere every 10 seconds."""
+    is_seen, is_over = sys.stderr.isatty(), threading.Event()
+    form = "\r{}\x1b[K" if is_seen else "{}\n"
+
+    def tell() -> None:
+        while not is_over.wait(OFTEN if is_seen else EVERY):
+            print(form.format(text()), end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
         if is_seen:
-            print(f"\r{number} of {total} {label}", end="", file=sys.stderr, flush=True)
-        elif time.monotonic() - said >= EVERY:
-            said = time.monotonic()
-            print(f"{number} of {total} {label}", file=sys.stderr, flush=True)
-    if is_seen:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def complain(message: str, code: int) -> int:

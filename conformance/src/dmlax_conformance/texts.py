@@ -15,6 +15,11 @@ def printable(value: object, longest: int = LONGEST) -> str:
     return f"{kept}... ({more} more characters)" if more > 0 else kept
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def of_error(error: BaseException) -> str:
     """Return the kind of an error and its message."""
     return f"{type(error).__name__}: {printable(error, LONGEST // 2)}"

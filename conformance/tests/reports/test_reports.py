@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -374,7 +375,8 @@ def test_the_page_has_the_totals_and_the_failures_in_order(
     for variant in report.header["variants"]:
         own = [result for result in report.results if result["variant"] == variant]
         sums = Report(report.header, tuple(own)).footer
-        cells = (sums["total"], sums["applicable"], *(sums[verdict] for verdict in VERDICTS))
+        shown = [verdict for verdict in VERDICTS if report.footer[verdict]]
+        cells = (sums["total"], sums["applicable"], *(sums[verdict] for verdict in shown))
         row = "".join(f"<td>{number}</td>" for number in cells)
         assert f'<th scope="row">two {variant}</th>{row}' in page
     failed = [each for each in report.results if each["verdict"] in compare.FAILED]
@@ -382,13 +384,18 @@ def test_the_page_has_the_totals_and_the_failures_in_order(
     shown = re.findall(r"<h3>. (\S+) ", page)
     assert shown == 2 * [result["id"] for result in failed]
     assert failures_of(page) == [*dict.fromkeys(shown)]  # an id is the address of its first failure
-    assert {*map(lines.rank, failed)} == {0, 1}
-    assert lines.rank({"verdict": "fail", "valid": False}) == 2  # wrong refusals are last
+    assert {*map(lines.kind, failed)} == {"wrong value", "error"}
+    refusal = {"verdict": "fail", "valid": False, "details": []}
+    assert lines.kind(refusal) == "wrong refusal"
+    assert lines.rank(refusal) > max(map(lines.rank, failed))
+    kinds = Counter(map(lines.kind, failed))
+    heading = f"{kinds['wrong value']} wrong values, {kinds['error']} errors, 0 wrong refusals"
+    assert page.count(f": {heading}</h2>") == 2
     own = ("nonzero_coordinates", "eager", "fail")
     bad = sum((r["operator"], r["variant"], r["verdict"]) == own for r in failed)
     row = page.split('<th scope="row">nonzero_coordinates</th>')[1].split("</tr>")[0]
     assert row.count(f">✗ {bad} fail </span>") == 2
-    for kind in html.KINDS:
+    for kind in html.ROWS_OF:
         assert f"<summary>by {kind}</summary>" in page
 
 
@@ -398,10 +405,14 @@ def test_a_failure_has_its_numbers_and_their_operands(report: Report, suite: lis
         articles.setdefault(re.findall(r"<h3>. (\S+) ", article)[0], article)
     order = articles["nonzero-page-order"]
     assert "<td>0</td><td>1</td>" in order
+    assert re.search(
+        r"<h4>OutputCoordinatesTensor uint32 [^:]*: \d+ of \d+ elements differ</h4>", order
+    )
+    assert "<li>OutputCoordinatesTensor[" not in order  # the table has the elements
     assert "Repeat: <code>dmlax-conformance run --implementation broken:Adapter --variant" in order
     large = articles["dequantize-elements-999"]
     assert "<summary>Operands of element [0, 0]</summary>" in large
-    assert large.count("<figcaption>") >= 3
+    assert len(re.findall(r'<span class="muted">\w+Tensor \[', large)) >= 3
     assert re.search(r"\(0x[0-9a-f]{8}\)", large)
     assert "Operands of" not in html.page({"one": report})  # the vectors are not known
 

@@ -125,6 +125,11 @@ def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[
 
 def selected(options: Any) -> list[Vector]:
     """Return the vectors that a command's options choose; raise `WrongUsage` at unknown names."""
+    return [vector for vector, why in divided(options) if not why]
+
+
+def divided(options: Any) -> list[tuple[Vector, str]]:
+    """Return the vectors that options ask for, and why they leave one out, or no reason."""
     _check_known("operator", options.operator, SIGNATURES)
     suite = load_all(options.vectors, options.operator or ())
     _check_known("id", options.id, (vector.id for vector in suite))
@@ -134,22 +139,28 @@ def selected(options: Any) -> list[Vector]:
             there.update(flag for vector in load_all() for flag in vector.flags)
             _check_known(option, names, there)
     wanted = (options.operator, options.id, options.flag)
-    return [
-        vector
-        for vector in suite
-        if matches(vector, *wanted)
-        and vector.flags.isdisjoint(options.without_flag or ())
-        and (vector.is_valid or not options.valid_only)
-    ]
+    return [(each, _why_not(each, options)) for each in suite if matches(each, *wanted)]
+
+
+def _why_not(vector: Vector, options: Any) -> str:
+    """Return why options leave a vector out, or nothing."""
+    unwanted = sorted(vector.flags.intersection(options.without_flag or ()))
+    if unwanted:
+        return f"with the flag {unwanted[0]}"
+    return "that have to be refused" if options.valid_only and not vector.is_valid else ""
 
 
 def _check_known(what: str, names: Collection[str] | None, known: Iterable[str]) -> None:
     """Raise `WrongUsage` at a name that is unknown, with the nearest one that is known."""
     there = {*known} if names else {*()}
     for name in sorted({*(names or ())} - there):
-        nearest = get_close_matches(name, there, 1, 0)
-        hint = f"; the nearest is {nearest[0]}" if nearest else ""
-        raise WrongUsage(f"--{what} {name}: no vector has it{hint}")
+        raise WrongUsage(f"--{what} {name}: no vector has it{hint(name, there)}")
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return the end of a complaint about an unknown name: the nearest that is known."""
+    nearest = get_close_matches(name, [*known], 1, 0)
+    return f"; the nearest is {nearest[0]}" if nearest else ""
 
 
 def _check_ids(suite: Iterable[Vector]) -> None:

@@ -18,7 +18,7 @@ from ..runner import run as runner
 from ..runner.adapter import Adapter
 from ..runner.repeat import start_of_command
 from ..runner.run import Result
-from ..terminal import complain
+from ..terminal import complain, progress
 from . import compare, html, junit, lines, reading
 from .exports import onnx_backend
 from .exports.results import Results
@@ -76,7 +76,7 @@ def check_outputs(options: argparse.Namespace) -> None:
 
 def bad(strict: bool) -> frozenset[str]:
     """Return the verdicts that fail a run."""
-    return compare.FAILED | {"permitted"} if strict else compare.FAILED
+    return runner.FAILED | {"permitted"} if strict else runner.FAILED
 
 
 def write(options: argparse.Namespace, results: Sequence[Result], adapter: Adapter) -> None:
@@ -119,7 +119,7 @@ def _export(options: argparse.Namespace) -> int:
     chosen = vectors.selected(options)
     pairs = (vector.paired_with for vector in chosen)  # without which some do not count
     written = {vector.id: vector for vector in (*chosen, *filter(None, pairs))}
-    for vector in written.values():
+    for vector in progress(written.values(), "vectors", len(written)):
         try:
             if vector.memory:
                 raise Unsupported("too large for a file")
@@ -137,12 +137,14 @@ def _check(options: argparse.Namespace) -> int:
     every = vectors.load_all(options.vectors)
     chosen = vectors.selected(options)
     adapter = Results(options.results, {vector.id for vector in every})
-    results = list(runner.run(adapter, chosen, adapter.variants))
+    judged = runner.run(adapter, chosen, adapter.variants)
+    results = list(progress(judged, "vectors", len(chosen)))
     start = shlex.join(["dmlax-conformance", "check", "--results", str(options.results)])
-    report.show(results, start, options.max_shown)
     given = [result for result in results if result.verdict != "unsupported"]
+    left_out = {"without a result": len(results) - len(given)}
+    report.show(given, start, options.max_shown, left_out=left_out)
     if not given:
         return complain("no result", UNUSABLE)
     lacking = report.complain_of_shortfalls(given)
-    counts = runner.Totals.of(results).counts
-    return FAILED if counts["fail"] + counts["error"] else UNUSABLE if lacking else FINE
+    has_failed = any(result.verdict in runner.FAILED for result in given)
+    return FAILED if has_failed else UNUSABLE if lacking else FINE

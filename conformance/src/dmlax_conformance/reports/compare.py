@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ..runner.run import PASSED
+from ..runner.run import FAILED, PASSED
 from .expected import key_of
 from .lines import Json, Report
 
-FAILED = frozenset({"fail", "error"})
 WORSE = ("newly failing", "newly expected to fail", "newly unsupported", "vanished")
 KINDS = (
     *(*WORSE, "no longer exact", "failing otherwise", "now expected to fail", "no longer tried"),

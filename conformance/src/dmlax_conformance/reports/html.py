@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -16,11 +17,12 @@ from ..errors import WrongUsage
 from ..format import tensors
 from ..format.layout import coordinates
 from ..format.vectors import Vector
+from ..runner import compare
 from ..runner.repeat import command
-from ..runner.run import VERDICTS
-from . import operands
-from .compare import FAILED
-from .lines import Json, Report, rank
+from ..runner.run import FAILED, KINDS, VERDICTS
+from ..texts import counted
+from . import operands, values
+from .lines import Json, Report, kind, rank
 
 MARKS = {  # the sign of each verdict, the worst first
     "fail": "✗",
@@ -98,13 +100,14 @@ def types_of(result: Json) -> str:
     return " → ".join([" * ".join(given), *wanted])
 
 
-KINDS: Mapping[str, Callable[[Json], Sequence[str]]] = {  # names of rows
+ROWS_OF: Mapping[str, Callable[[Json], Sequence[str]]] = {  # names of rows
     "operator": lambda result: [""],
     "data type": lambda result: [types_of(result)],
     "feature": lambda result: result["flags"] or ["no feature"],
     "topic": lambda result: [result["topic"]],
     "rule": lambda result: result["clause"],
 }
+WORDS = {"feature": "flags", "rule": "clauses"}  # legends of rows
 
 
 def _counts(reports: Mapping[str, Report]) -> Iterator[Markup]:
@@ -115,11 +118,12 @@ def _counts(reports: Mapping[str, Report]) -> Iterator[Markup]:
     totals = {key: Counter[str]() for key in columns}
     for place, result in results:
         totals[place, result["variant"]][result["verdict"]] += 1
+    words = [word for word in VERDICTS if any(n[word] for n in totals.values())]
     yield el("h2", "Totals")
     yield table(
-        ("implementation", "total", "applicable", *VERDICTS),
+        ("implementation", "total", "answered", *words),
         (
-            (names[key], n.total(), n.total() - n["unsupported"], *(n[word] for word in VERDICTS))
+            (names[key], n.total(), n.total() - n["unsupported"], *(n[word] for word in words))
             for key, n in totals.items()
         ),
     )
@@ -129,21 +133,27 @@ def _counts(reports: Mapping[str, Report]) -> Iterator[Markup]:
             "p", f"{name}: ", ", ".join(f"{x} {report.header[x]}" for x in facts), class_="muted"
         )
     yield el("h2", "Results")
-    for kind, rows_of in KINDS.items():
+    for grouping, rows_of in ROWS_OF.items():
         cells: dict[tuple[str, str], dict[Key, Counter[str]]] = {}
         for place, result in results:
             for row in rows_of(result):
                 row_cells = cells.setdefault((result["operator"], row), {})
                 row_cells.setdefault((place, result["variant"]), Counter())[result["verdict"]] += 1
         shown = table(
-            (kind, *names.values()),
+            (grouping, *names.values()),
             (
                 (": ".join(filter(None, row)), *(_cell(cells[row].get(key)) for key in columns))
                 for row in sorted(cells, key=lambda row: (-_failed(cells[row]), row))
             ),
         )
-        summary = el("summary", f"by {kind}")
-        yield el("details", summary, shown, **({"open": ""} if kind == "operator" else {}))
+        legends = (r.header["legend"].get(WORDS.get(grouping, ""), {}) for r in reports.values())
+        texts = {word: text for legend in legends for word, text in legend.items()}
+        notes = (el("li", f"{word}: {text}") for word, text in sorted(texts.items()))
+        meaning = el("ul", *notes, class_="muted") if texts else ""
+        summary = el("summary", f"by {grouping}")
+        yield el(
+            "details", summary, shown, meaning, **({"open": ""} if grouping == "operator" else {})
+        )
 
 
 def _failed(cells: Mapping[Key, Counter[str]]) -> int:
@@ -168,14 +178,16 @@ def _failures(name: str, report: Report, known: Known, addresses: set[str]) -> I
     The first failure of a vector on the page has the vector's id for its address.
     """
     failed = sorted((r for r in report.results if r["verdict"] in FAILED), key=rank)
-    yield el("h2", f"Failures of {name}: {len(failed)}")
+    kinds = Counter(map(kind, failed))
+    sums = ", ".join(counted(kinds[each], each) for each in KINDS)
+    yield el("h2", f"Failures of {name}: {sums}")
     if len(failed) > MOST:
         yield el("p", f"The first {MOST} are shown. A report (--report) has all.", class_="muted")
     for result in failed[:MOST]:
         vector = known.get((result["id"], result["rev"]))
         repeat = command(report.header["repeat"], result["variant"], result["id"])
-        kind = "valid call" if result["valid"] else "call that must be refused"
-        about = f"{result['operator']} / {result['topic']} · {types_of(result)} · {kind}"
+        call = "valid call" if result["valid"] else "call that must be refused"
+        about = f"{result['operator']} / {result['topic']} · {types_of(result)} · {call}"
         texts = [report.header["legend"]["clauses"].get(x, "") for x in result["clause"]]
         rules = [f"{x}: {text}" for x, text in zip(result["clause"], texts, strict=True)]
         yield el(
@@ -183,7 +195,7 @@ def _failures(name: str, report: Report, known: Known, addresses: set[str]) -> I
             el("h3", f"{MARKS[result['verdict']]} {result['id']} [{result['variant']}]"),
             el("p", result["comment"]),
             el("p", about, class_="muted"),
-            el("ul", *(el("li", line) for line in result["details"]), class_=result["verdict"]),
+            *_details(result),
             el("p", "Repeat: ", el("code", repeat)),
             *_outputs(result, vector),
             *_call(result),
@@ -193,6 +205,13 @@ def _failures(name: str, report: Report, known: Known, addresses: set[str]) -> I
         addresses.add(result["id"])
 
 
+def _details(result: Json) -> Iterator[Markup]:
+    """Yield what went wrong, except the elements, which `_outputs` has."""
+    lines = [x for x in result["details"] if re.split(r"\W", x)[0] not in result["differs"]]
+    if lines:
+        yield el("ul", *(el("li", line) for line in lines), class_=result["verdict"])
+
+
 def _outputs(result: Json, vector: Vector | None) -> Iterator[Markup]:
     """Yield the expected refusal, or the wrong elements of each output, with operands."""
     expect, got = result["expect"], result.get("got", {})
@@ -200,13 +219,16 @@ def _outputs(result: Json, vector: Vector | None) -> Iterator[Markup]:
         wanted = expect["error"]
         yield el("p", f"Expected: refused with {wanted['code']} on {wanted['field']}")
     for name, want in expect.get("outputs", {}).items():
-        places = result["differs"].get(name, [])[:ROWS]
-        first = result["first"].get(name) or [
-            {"index": i, "expected": _words(want)[i], "got": _words(got[name])[i]} for i in places
-        ]
-        if not first:
+        places = result["differs"].get(name, [])
+        if not places:
             continue
-        yield el("h4", f"{name} {_head(want)}")
+        first = result["first"].get(name) or [
+            {"index": i, "expected": _words(want)[i], "got": _words(got[name])[i]}
+            for i in places[:ROWS]
+        ]
+        number = f"{len(places)}{' or more' * (len(places) == values.MOST)}"
+        count = tensors.count(want["sizes"])
+        yield el("h4", f"{name} {_head(want)}: {number} of {count} elements differ")
         yield table(
             ("element", "expected", "got"),
             (
@@ -227,9 +249,13 @@ def _outputs(result: Json, vector: Vector | None) -> Iterator[Markup]:
 
 def _call(result: Json) -> Iterator[Markup]:
     """Yield the attributes or the desc, and the inputs."""
-    given = {key: result[key] for key in ("attributes", "feature_level", "desc") if result.get(key)}
+    given = {**result.get("attributes", {})}
+    if "desc" in result:
+        given["FeatureLevel"] = result["feature_level"]
+        desc = json.dumps(result["desc"], indent=1)
+        yield el("details", el("summary", "desc"), el("pre", desc))
     if given:
-        yield el("details", el("summary", ", ".join(given)), el("pre", json.dumps(given, indent=1)))
+        yield el("p", ", ".join(f"{name} {json.dumps(value)}" for name, value in given.items()))
     inputs = (_figure(name, tensor) for name, tensor in result["inputs"].items())
     yield el("details", el("summary", "inputs"), *inputs)
 
@@ -251,7 +277,9 @@ def _figure(name: str, tensor: Json) -> Markup:
     if not words or len(words) > ELEMENTS:
         return el("p", f"{name}: {_head(tensor)}")
     shown = [_number(tensor["dtype"], word) if word is not None else "pad" for word in words]
-    text = np.array(shown, object).reshape(tensor["sizes"])
+    if len(shown) == 1:
+        return el("p", el("span", f"{name}: {_head(tensor)}: ", class_="muted"), shown[0])
+    text = np.array(shown, object).reshape([size for size in tensor["sizes"] if size > 1])
     lines = np.array2string(
         text, formatter={"all": str}, max_line_width=110, threshold=ELEMENTS + 1
     )
@@ -259,10 +287,8 @@ def _figure(name: str, tensor: Json) -> Markup:
 
 
 def _number(dtype: str, word: Any) -> str:
-    """Return an element as a number, a float with its bits."""
     (own,) = tensors.decode_words({"dtype": dtype, "bits": [word], "data": [word]}, "")
-    value = tensors.to_numpy(tensors.Tensor(dtype, (), (own,))).item()
-    return f"{value:.9g} (0x{word})" if isinstance(value, float) else str(value)
+    return compare.shown(dtype, own)
 
 
 def named(paths: Sequence[Path], reports: Sequence[Report]) -> dict[str, Report]:

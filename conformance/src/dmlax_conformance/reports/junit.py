@@ -6,10 +6,11 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 from ..runner.repeat import command
-from .compare import FAILED
+from ..runner.run import FAILED, KINDS
 from .expected import key_of
 from .lines import Json, Report, rank
 
+LAST = (len(KINDS), False)  # the rank of what is no failure
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -31,7 +32,7 @@ def root(report: Report, bad: Collection[str]) -> Element:
             value = _legal(str(report.header[fact]))
             SubElement(properties, "property", name=fact, value=value)
         results = [result for result in report.results if result["operator"] == operator]
-        results.sort(key=lambda result: rank(result) if result["verdict"] in FAILED else 3)
+        results.sort(key=lambda each: rank(each) if each["verdict"] in FAILED else LAST)
         suite.extend(_case(report, result, bad) for result in results)
         _count(suite, results)
     _count(top, report.results)

@@ -11,7 +11,7 @@ from typing import Any
 from .. import __version__
 from ..format import vectors
 from ..runner.repeat import start_of_command
-from ..runner.run import VERDICTS, Result, rank_of
+from ..runner.run import VERDICTS, Result, kind_of, worst_first
 from . import values
 from .expected import Excused
 
@@ -63,15 +63,22 @@ def of_run(
     return Report(header, tuple(map(_line, results)))
 
 
-def rank(result: Json) -> int:
-    """Return the place of a failure among others."""
-    return rank_of(result["verdict"], result["valid"])
+def kind(result: Json) -> str:
+    """Return the kind of a failure."""
+    return kind_of(result["verdict"], result["valid"], result["details"])
+
+
+def rank(result: Json) -> tuple[int, bool]:
+    """Return a key that sorts failures, the worst first."""
+    return worst_first(kind(result), result["valid"])
 
 
 def write(path: Path, report: Report) -> None:
     """Write a report."""
     lines = [report.header, *report.results, report.footer]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines), encoding="utf-8"
+    )
 
 
 def _line(result: Result) -> dict[str, Any]:

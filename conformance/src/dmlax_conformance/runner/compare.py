@@ -113,18 +113,24 @@ def _detail(name: str, expected: ExpectedTensor, index: int, have: int) -> str:
     place = np.unravel_index(index, expected.sizes)
     where = ",".join(str(int(axis)) for axis in place)
     want = expected.words[index]
-    return f"{name}[{where}]: {_show(expected.dtype, have)}, not {_show(expected.dtype, want)}"
+    return f"{name}[{where}]: {shown(expected.dtype, have)}, not {shown(expected.dtype, want)}"
 
 
-def _show(dtype: str, word: int) -> str:
-    return (
-        f"0x{word:0{tensors.DTYPES[dtype].width // 4}x}" if dtype in floats.FORMATS else f"{word}"
-    )
+def shown(dtype: str, word: int) -> str:
+    """Return an element as a number, a float with its bits."""
+    if dtype not in floats.FORMATS:
+        return f"{word}"
+    return f"{_number(dtype, word)} (0x{word:0{tensors.DTYPES[dtype].width // 4}x})"
 
 
-def describe(tensor: tensors.Tensor, limit: int = 24) -> str:
+def _number(dtype: str, word: int) -> str:
+    """Return an element as the shortest number that is no other element."""
+    return str(tensors.to_numpy(tensors.Tensor(dtype, (), (word,))))
+
+
+def describe(tensor: tensors.Tensor, limit: int = 64) -> str:
     """Return a tensor in one line, or only its type when it is large."""
     head = f"{tensor.dtype}{list(tensor.sizes)}"
     if prod(tensor.sizes) > limit:
         return head
-    return f"{head} {' '.join(_show(tensor.dtype, word) for word in tensor.words)}"
+    return f"{head} {' '.join(_number(tensor.dtype, word) for word in tensor.words)}"

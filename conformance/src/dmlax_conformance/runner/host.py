@@ -134,7 +134,8 @@ def hello(adapter: Adapter) -> dict[str, Any]:
         "concurrent": bool(getattr(adapter, "concurrent", False)),
         "facts": callable(getattr(adapter, "runs_on", None)),
     }
-    said |= {key: list(getattr(adapter, key)) for key in _LISTS if hasattr(adapter, key)}
+    lists = {key: getattr(adapter, key, None) for key in _LISTS}
+    said |= {key: list(names) for key, names in lists.items() if names is not None}
     for key in ("dtypes", "ranks"):
         limits = getattr(adapter, key, None)
         if isinstance(limits, Mapping):

@@ -1,44 +1,56 @@
-"""Showing a run on the console: a table, and what went wrong."""
+"""Showing a run on the console: what went wrong, tables by flag and by operator, and the sums."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from operator import attrgetter
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
 from ..exit_codes import UNUSABLE
 from ..format.vectors import Vector
 from ..terminal import Table, complain
-from ..texts import printable
+from ..texts import counted, printable
 from .adapter import Adapter
 from .compare import describe
 from .repeat import command
-from .run import VERDICTS, Result, Totals
-from .share import judged, share_of, shortfalls, values_of
+from .run import FAILED, KINDS, Result, why_declined, worst_first
+from .share import applying, judged, share_of, shortfalls, values_of
 
-COLUMNS = ("total", "applicable", *VERDICTS)
+DECLINED, NOT_APPLICABLE = UNANSWERED = ("declined", "not applicable")
+COLUMNS = ("exact", "permitted", *KINDS, "expected", *UNANSWERED)
+OTHER = "another data type or rank than is declared"
 
 
-def table(results: Sequence[Result]) -> Table:
-    """Return operators against verdicts, with a last row of sums."""
-    shown = Table("operator", *COLUMNS, is_numeric=True)
-    operators = sorted({result.vector.operator for result in results})
-    for name in (*operators, "all"):
-        totals = Totals.of(r for r in results if name in ("all", r.vector.operator))
-        counts = totals.total, totals.applicable, *(totals.counts[verdict] for verdict in VERDICTS)
-        shown.add_row(name, *map(str, counts))
+def _table(head: str, rows: Mapping[str, Counter[str]]) -> Table:
+    """Return rows of counts; columns that hold nothing are left out."""
+    kept = [name for name in COLUMNS if name == "exact" or any(row[name] for row in rows.values())]
+    shown = Table(head, "total", "answered", *kept, is_numeric=True)
+    for name, row in rows.items():
+        answered = row.total() - sum(row[kind] for kind in UNANSWERED)
+        shown.add_row(name, *map(str, (row.total(), answered, *(row[kind] for kind in kept))))
     return shown
 
 
-def flags(failures: Sequence[Result]) -> list[str]:
-    """Return a table of the flags of failures, the commonest first; nothing without failures."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for result in failures:
+def tables(results: Sequence[Result], columns: Sequence[str]) -> list[str]:
+    """Return a table of the flags that failures have, those with the largest share of them first,
+    and a table of the operators that ends with sums; each result counts in a column.
+    """
+    flags = defaultdict[str, Counter[str]](Counter)
+    operators = defaultdict[str, Counter[str]](Counter)
+    sums = defaultdict[str, Counter[str]](Counter)
+    for result, column in zip(results, columns, strict=True):
+        operators[result.vector.operator][column] += 1
+        sums[f"all, {result.variant}"][column] += 1
         for flag in result.vector.flags:
-            counts[flag][result.verdict] += 1
-    shown = Table("failures by flag", "fail", "error", is_numeric=True)
-    for flag, own in sorted(counts.items(), key=lambda item: (-item[1].total(), item[0])):
-        shown.add_row(flag, str(own["fail"]), str(own["error"]))
-    return [str(shown)] if counts else []
+            flags[flag][column] += 1
+    shares = {flag: _share_of_failures(counts) for flag, counts in flags.items()}
+    worst = sorted((flag for flag in flags if shares[flag]), key=lambda flag: (-shares[flag], flag))
+    of_flags = [str(_table("flag", {flag: flags[flag] for flag in worst}))] if worst else []
+    of_variants = sums if len(sums) > 1 else {}
+    last = {**of_variants, "all": sum(sums.values(), Counter[str]())}
+    return [*of_flags, str(_table("operator", dict(sorted(operators.items())) | last))]
+
+
+def _share_of_failures(counts: Counter[str]) -> float:
+    """Return a share that few results do not raise to 1."""
+    return sum(counts[kind] for kind in KINDS) / (counts.total() + 1)
 
 
 def show(
@@ -46,19 +58,41 @@ def show(
     start: str,
     limit: int,
     adapter: Adapter | None = None,
-    left_out: Sequence[str] = (),
+    left_out: Mapping[str, int] | None = None,
+    failing: Collection[str] = FAILED,
 ) -> None:
-    """Print the failures, worst first, the tables, what was computed, and what was left out."""
-    bad = [result for result in results if result.verdict in ("fail", "error")]
-    bad.sort(key=attrgetter("rank"))
+    """Print the failures, worst first, the tables, and the sums with what is left out."""
+    bad = [result for result in results if result.verdict in failing]
+    bad.sort(key=lambda result: worst_first(result.kind, result.vector.is_valid))
     lines = [line for result in bad[:limit] for line in explain(result, start)]
     if len(bad) > limit:
         lines.append(f"... and {len(bad) - limit} more; --report keeps them all")
     rows = [judged(adapter, result) for result in results]
-    computed = [f"{name} ({count} values)" for name, count in sorted(values_of(rows).items())]
-    lines += [*flags(bad), str(table(results)), f"computed: {', '.join(computed) or 'nothing'}"]
-    more = f"; left out: {', '.join(left_out)}" if left_out else ""
-    print("\n".join([*lines, f"{share_of(rows)}{more}"]))
+    columns, others = [], Counter[str]()
+    for result, applies in zip(results, applying(rows), strict=True):
+        column = result.kind if result.verdict in FAILED else result.verdict
+        if result.verdict == "unsupported":
+            column = DECLINED if applies else NOT_APPLICABLE
+        columns.append(column)
+        if adapter is not None and not applies:
+            vectors = filter(None, (result.vector, result.vector.paired_with))
+            reasons = (why_declined(adapter, vector, result.variant) for vector in vectors)
+            others[next(filter(None, reasons), OTHER)] += 1
+    lines += tables(results, columns)
+    if bad:
+        kinds = Counter(result.kind for result in bad)
+        lines.append("failures: " + ", ".join(counted(kinds[kind], kind) for kind in KINDS))
+        broken = sum(not result.vector.is_valid for result in bad)
+        if broken:
+            lines[-1] += (
+                f"; {broken} on calls that have to be refused (--valid-only leaves these out)"
+            )
+    last = [f"{values_of(rows).total()} right values", f"{share_of(rows)}"]
+    last += (
+        [f"not applicable: {', '.join(name for name, _ in others.most_common())}"] if others else []
+    )
+    gone = ", ".join(f"{number} {name}" for name, number in (left_out or {}).items() if number)
+    print("\n".join([*lines, "; ".join([*last, *([f"left out: {gone}"] if gone else [])])]))
 
 
 def complain_of_shortfalls(
@@ -78,15 +112,19 @@ def explain(result: Result, start: str) -> list[str]:
     """Return the lines about one failure."""
     vector = result.vector
     return [
-        f"{result.verdict.upper()} {vector.id} [{result.variant}] {vector.comment}",
+        f"{result.verdict.upper()} {vector.id} [{result.variant}]",
+        f"  {vector.comment}",
         *(f"  {line}" for line in result.outcome.details),
         *(f"  given {name} {describe(tensor)}" for name, tensor in vector.inputs.items()),
-        *(f"  given {name} {printable(value)}" for name, value in _fields(vector).items()),
+        *(f"  given {text}" for text in _fields(vector)),
         f"  repeat: {command(start, result.variant, vector.id)}",
     ]
 
 
-def _fields(vector: Vector) -> dict[str, Any]:
-    if vector.desc is None:
-        return dict(vector.attributes)
-    return {**vector.desc, "FeatureLevel": vector.feature_level}
+def _fields(vector: Vector) -> list[str]:
+    """Return the attributes in a line, or a line for each field of a desc."""
+    fields = (
+        {**vector.desc, "FeatureLevel": vector.feature_level} if vector.desc else vector.attributes
+    )
+    texts = [f"{name} {printable(value)}" for name, value in fields.items()]
+    return texts if vector.desc or not texts else [", ".join(texts)]

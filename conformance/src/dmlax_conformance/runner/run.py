@@ -1,7 +1,6 @@
 """Giving vectors to an adapter and judging what comes back."""
 
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -23,7 +22,10 @@ from .program import Asked, Plan, Program, Reply
 
 VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
 PASSED = frozenset({"exact", "permitted"})
+FAILED = frozenset({"fail", "error"})
 CAPABILITIES = frozenset({"descriptors", "strides", "large"})
+KINDS = ("wrong value", "error", "wrong refusal")  # kinds of failures, the worst first
+REFUSED = "refused a call that keeps every rule"
 MOST_OUTPUTS = 16  # a report keeps at most these
 LARGEST_KEPT = 1 << 24  # bytes of one of them
 
@@ -43,36 +45,22 @@ class Result:
         return self.outcome.verdict
 
     @property
-    def rank(self) -> int:
-        """The place of a failure among others, as `rank_of` has it."""
-        return rank_of(self.verdict, self.vector.is_valid)
+    def kind(self) -> str:
+        """One of `KINDS`, of a failure."""
+        return kind_of(self.verdict, self.vector.is_valid, self.outcome.details)
 
 
-def rank_of(verdict: str, is_valid: bool) -> int:
-    """Return the place of a failure: wrong values come first, then errors, then wrong refusals."""
-    return 1 if verdict == "error" else 0 if is_valid else 2
+def kind_of(verdict: str, is_valid: bool, details: Sequence[str]) -> str:
+    """Return the kind of a failure; a valid call that is refused is a wrong refusal, too."""
+    if verdict == "error":
+        return "error"
+    is_answered = is_valid and not "".join(details[:1]).startswith(REFUSED)
+    return "wrong value" if is_answered else "wrong refusal"
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Counts that add up: total = applicable + unsupported."""
-
-    counts: Counter[str]
-
-    @classmethod
-    def of(cls, results: Iterable[Result]) -> "Totals":
-        """Count the verdicts."""
-        return cls(Counter(result.verdict for result in results))
-
-    @property
-    def total(self) -> int:
-        """All cases."""
-        return self.counts.total()
-
-    @property
-    def applicable(self) -> int:
-        """Cases that were not declined."""
-        return self.total - self.counts["unsupported"]
+def worst_first(kind: str, is_valid: bool) -> tuple[int, bool]:
+    """Return a key that sorts failures by kind, and valid calls before those to be refused."""
+    return KINDS.index(kind), not is_valid
 
 
 def run(
@@ -290,7 +278,7 @@ def _kept(answer: Reply) -> dict[str, Array]:
 def _judge_refusal(vector: Vector, violation: SpecViolation) -> Outcome:
     expect = vector.expect
     if not isinstance(expect, ExpectedError):
-        return Outcome("fail", (f"refused a call that keeps every rule: {violation}",))
+        return Outcome("fail", (f"{REFUSED}: {violation}",))
     answered = (violation.code, violation.field)
     if answered == (expect.code, expect.field):
         return EXACT

@@ -1,7 +1,7 @@
 """The share of the vectors that an adapter answers, of those that it declares."""
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..format.descs import DTYPES
@@ -71,45 +71,48 @@ def _ranks(vector: Vector) -> set[int]:
 
 
 class Share(NamedTuple):
-    """The applicable vectors, those that all variants declined by operator, and more declined."""
+    """The applicable vectors, and those that all variants declined by operator."""
 
     applicable: int
     declined: Counter[str]
-    others: int
 
     @property
     def percentage(self) -> float:
         """The percentage of the applicable vectors that were answered, rounded down."""
-        answered = self.applicable - self.declined.total()
-        return int(10_000 * answered / (self.applicable or 1)) / 100
+        return int(10_000 * self.answered / (self.applicable or 1)) / 100
+
+    @property
+    def answered(self) -> int:
+        """The number of vectors that a variant answered."""
+        return self.applicable - self.declined.total()
 
     def __str__(self) -> str:
-        """Return one line."""
-        names = [f"{count} of {name}" for name, count in sorted(self.declined.items())]
-        parts = [
-            f"answered: {self.percentage:g} % of {self.applicable} applicable vectors",
-            f"declined: {', '.join(names) or 'none of them'}, and {self.others} that do not apply",
-        ]
-        return "; ".join(parts)
+        """Return the counts and the percentage."""
+        counts = f"{self.answered} of {self.applicable} applicable vectors"
+        return f"answered {counts} ({self.percentage:g} %)"
 
 
-def share_of(results: Iterable[Judged]) -> Share:
-    """Return the share; a vector is answered if a variant answers it.
+def applying(rows: Sequence[Judged]) -> list[bool]:
+    """Say of each result whether its vector applies: it is declared, or is answered anyway.
 
     Without a declaration the operators that have any answer count.
     """
-    rows = list(results)
     answered = {row.operator for row in rows if row.verdict != "unsupported"}
-    verdicts: dict[tuple[str, str], set[str]] = defaultdict(set)
-    applicable: set[tuple[str, str]] = set()
-    for row in rows:
-        verdicts[row.operator, row.name].add(row.verdict)
-        is_open = row.applies == IF_ANSWERED and row.operator in answered
-        if row.applies == APPLICABLE or is_open:
-            applicable.add((row.operator, row.name))
-    declined = {key for key, kinds in verdicts.items() if kinds == {"unsupported"}}
-    by_operator = Counter(operator for operator, _ in declined & applicable)
-    return Share(len(applicable), by_operator, len(declined - applicable))
+    return [
+        row.verdict != "unsupported"
+        or row.applies == APPLICABLE
+        or (row.applies == IF_ANSWERED and row.operator in answered)
+        for row in rows
+    ]
+
+
+def share_of(rows: Sequence[Judged]) -> Share:
+    """Return the share; a vector is answered if a variant answers it."""
+    keys = [(row.operator, row.name) for row in rows]
+    applicable = {key for key, applies in zip(keys, applying(rows), strict=True) if applies}
+    verdicts = [row.verdict for row in rows]
+    answered = {key for key, each in zip(keys, verdicts, strict=True) if each != "unsupported"}
+    return Share(len(applicable), Counter(operator for operator, _ in applicable - answered))
 
 
 def values_of(results: Iterable[Judged]) -> Counter[str]:
@@ -118,7 +121,7 @@ def values_of(results: Iterable[Judged]) -> Counter[str]:
 
 
 def shortfalls(
-    results: Collection[Judged], least: int | None = None, min_share: float | None = None
+    results: Sequence[Judged], least: int | None = None, min_share: float | None = None
 ) -> list[str]:
     """Return why a run proves too little, however right its answers are.
 
@@ -136,5 +139,6 @@ def shortfalls(
     share = share_of(results)
     wanted = 100 if min_share is None else min_share
     if share.applicable and share.percentage < wanted:
-        lacking.append(f"{share}; needed {wanted:g} % (--min-share)")
+        names = ", ".join(f"{count} of {name}" for name, count in sorted(share.declined.items()))
+        lacking.append(f"{share}, needed {wanted:g} % (--min-share); declined: {names}")
     return lacking

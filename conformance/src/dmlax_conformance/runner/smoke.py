@@ -1,10 +1,10 @@
 """A few plain calls, to tell a mistake of an adapter from one of the operator behind it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import Unsupported
-from ..format.vectors import ExpectedError, Vector
+from ..format.vectors import ExpectedError, Vector, hint
 from ..texts import of_error, printable
 from .adapter import Adapter, Array, Case
 from .run import PASSED, judge_alone, reply
@@ -57,48 +57,54 @@ def _order(smoke: Smoke) -> tuple[bool, int, str, str]:
     return is_type, sum(sizes), smoke.plain.id, smoke.broken.id
 
 
-def findings(adapter: Adapter, suite: Sequence[Vector]) -> Iterator[Finding]:
-    """Check an adapter that has started, in every variant."""
-    calls = smokes(suite)
-    yield _introduction(adapter, {vector.operator for vector in suite})
+def findings(
+    adapter: Adapter, suite: Sequence[Vector], valid_only: bool = False
+) -> Iterator[Finding]:
+    """Check an adapter that has started, in every variant; perhaps with valid calls alone."""
+    calls, declared = smokes(suite), getattr(adapter, "operators", None)
+    yield _introduction(adapter, [smoke.plain.operator for smoke in calls], declared)
     answered = 0
     for variant in adapter.variants:
-        if not _claimed(adapter):
+        if declared is None:
             yield _unknown(adapter, variant)
         for smoke in calls:
-            checks = list(_operator(adapter, smoke, variant))
+            if declared is not None and smoke.plain.operator not in declared:
+                continue
+            checks = list(_operator(adapter, smoke, variant, valid_only))
             answered += len(checks) > 1
             yield from checks
     if not answered:
         yield Finding("all operators", ADAPTER, "declines every plain call")
 
 
-def summary(findings: Sequence[Finding]) -> list[str]:
-    """Return every finding, and what to mend first."""
-    lines = [line for finding in findings for line in finding.lines()]
+def summary(findings: Sequence[Finding]) -> str:
+    """Return what to mend first."""
     layers = {finding.layer for finding in findings}
     if ADAPTER in layers:
-        return [*lines, "The adapter is at fault: mend it before you trust any verdict."]
+        return "The adapter is at fault: mend it before you trust any verdict."
     if OPERATOR in layers:
-        return [*lines, "The adapter is fine; the operator is at fault."]
-    return [*lines, "All fine: run the suite."]
+        return "The adapter is fine; the operator is at fault."
+    return "All fine: run the suite."
 
 
-def _claimed(adapter: Adapter) -> set[str]:
-    return set(getattr(adapter, "operators", None) or ())
-
-
-def _introduction(adapter: Adapter, known: set[str]) -> Finding:
-    strange = sorted(_claimed(adapter) - known)
+def _introduction(
+    adapter: Adapter, known: Sequence[str], declared: Collection[str] | None
+) -> Finding:
+    strange = sorted({*(declared or ())}.difference(known))
     if strange:
-        return Finding("start", ADAPTER, f"claims {', '.join(strange)}, which no vector is about")
+        near = hint(strange[0], known)
+        why = f"declares {', '.join(strange)}, which no vector is about{near}"
+        return Finding("start", ADAPTER, why)
     if not adapter.variants:
         return Finding("start", ADAPTER, "has no variants")
-    return Finding("start", None, f"{adapter.name} with {', '.join(adapter.variants)}")
+    number = len(known) if declared is None else len({*declared})
+    what = f"{number} of {len(known)} operators" if declared is not None else "operators: any"
+    return Finding("start", None, f"{adapter.name} with {', '.join(adapter.variants)}; {what}")
 
 
 def _unknown(adapter: Adapter, variant: str) -> Finding:
-    about, wanted = f"an unknown operator [{variant}]", "must be declined as unsupported"
+    about = f"an unknown operator [{variant}]"
+    wanted = "must be declined as unsupported unless the adapter declares its operators"
     answer = reply(adapter, UNKNOWN, variant)
     if isinstance(answer, Unsupported):
         return Finding(about, None, f"declined: {answer}")
@@ -108,21 +114,20 @@ def _unknown(adapter: Adapter, variant: str) -> Finding:
     return Finding(about, ADAPTER, f"{wanted}, but was answered")
 
 
-def _operator(adapter: Adapter, smoke: Smoke, variant: str) -> Iterator[Finding]:
+def _operator(adapter: Adapter, smoke: Smoke, variant: str, valid_only: bool) -> Iterator[Finding]:
     """Call twice, break a rule, and call again; an answer may depend on nothing before it."""
-    operator, claimed = smoke.plain.operator, _claimed(adapter)
-    about = f"{operator} [{variant}]"
-    if claimed and operator not in claimed:
-        yield Finding(about, None, "declined: it is not claimed")
-        return
+    about = f"{smoke.plain.operator} [{variant}]"
+    is_declared = getattr(adapter, "operators", None) is not None
     layer, why = _judged(adapter, smoke.plain, variant)
     if layer == NEITHER:
-        claims = "claims it but declines a plain call" if claimed else "declined"
-        yield Finding(about, ADAPTER if claimed else None, f"{claims}: {why}")
+        what = "declares it but declines a plain call" if is_declared else "declined"
+        yield Finding(about, ADAPTER if is_declared else None, f"{what}: {why}")
         return
     yield Finding(f"{about} plain call", layer, why)
     if layer is None:
         yield Finding(f"{about} the same again", *_again(adapter, smoke, variant))
+    if valid_only:
+        return
     blamed, reason = _judged(adapter, smoke.broken, variant)
     refusal = (None, f"declined: {reason}") if blamed == NEITHER else (blamed, reason)
     yield Finding(f"{about} a broken rule", *refusal)
