@@ -13,6 +13,7 @@ MODULES = {  # random calls: how many run by default, and how many there are
     "dynamic_quantize": (2, 2000),
     "elementwise": (5, 2000),
     "float_convolution": (12, 1000),
+    "level_product": (12, 300),
     "matmul_few_rows": (12, 300),
     "matmul_tiles": (4, 48),
     "nonzero": (4, 60),

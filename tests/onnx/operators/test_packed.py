@@ -337,6 +337,26 @@ def test_few_rows_take_the_kernel_and_more_rows_do_not():
     assert "block_product" in told
 
 
+@needs_kernels
+@pytest.mark.parametrize("bits", [4, 8])
+def test_level_4_has_the_bits_of_integers_under_either_arithmetic(bits):
+    """One kernel serves both, for one row and for many; a row's bits depend on no other row."""
+    file, k = File(21), 200
+    a = RNG.normal(0, 1, (33, k)).astype(np.float32)
+    y = n_bits_product(file, file.input(a), k, 19, bits, 32, points="packed", level=4)
+    found = {}
+    for arithmetic in ("exact", "float32"):
+        shapes = {"x0": ["n", k]}
+        model = dmlax.onnx.load(file.model(), arithmetic=arithmetic, input_shapes=shapes)
+        found[arithmetic] = np.asarray(model(a)[y])
+        np.testing.assert_array_equal(model(a[:1])[y], found[arithmetic][:1])
+        assert (
+            "dmlax_level_product" in jax.jit(model.apply).lower(model.params, {"x0": a}).as_text()
+        )
+    np.testing.assert_array_equal(found["exact"], found["float32"])
+    file.compare(1e-6)
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 def test_embeddings_that_are_a_products_weights_are_held_once(bits):
     """The embeddings are rows of the product's packed weights, behind a Reshape."""

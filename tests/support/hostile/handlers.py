@@ -130,6 +130,11 @@ CALLS = {
         (((16,), "float32"),),
         {},
     ),
+    "dmlax_level_product_v1": HandlerCall(
+        (((2, 64), "float32"), ((8, 32), "uint8"), ((8, 2), "float32"), ((8, 1), "uint8")),
+        (((2, 8), "float32"),),
+        {"bits": np.int64(4), "block": np.int64(32)},
+    ),
     "dmlax_float_convolution_v1": HandlerCall(
         (
             *(((2, 3, 5, 5), "float32"), ((4, 12), "float32"), ((4,), "float32")),

@@ -73,6 +73,19 @@ struct Simd : X86<Simd>, ScalarBits {
     }
   }
 
+  // A lane of 128 bits of vector i has the words of block 4 * lane + i.
+  static void load_quads(const uint8_t* from, int64_t step, Int32s* words) {
+    __m256i v[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const auto block = [&](int64_t j) {
+        return reinterpret_cast<const __m128i*>(from + j * step);
+      };
+      v[i] = _mm256_loadu2_m128i(block(4 + i), block(i));
+    }
+    transpose_lanes(v, words);
+  }
+
 #ifdef __AVXVNNI__
 
   static void pack_row(uint8_t* target, const uint8_t* source, int64_t bytes, uint8_t flip) {
@@ -119,6 +132,24 @@ struct Simd : X86<Simd>, ScalarBits {
     const __m256i ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
     sums = _mm256_add_epi32(sums, _mm256_madd_epi16(low, ones));
     sums = _mm256_add_epi32(sums, _mm256_madd_epi16(high, sixteens));
+  }
+
+  // Sums of 16 bits hold the products of eight half bytes.
+  static constexpr bool kHalvesBytes = true;
+
+  template <int bits>
+  static void multiply_quads(Int32s& sums, const Int32s* halves, const uint8_t* levels) {
+    Int32s low = _mm256_setzero_si256(), high = low;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      multiply_half_bytes(low, halves[i], load(levels + 32 * i));
+      multiply_half_bytes(high, halves[4 + i], load(levels + 32 * (bits == 4 ? 4 + i : i)));
+    }
+    if constexpr (bits == 4) {
+      multiply_words(sums, _mm256_add_epi16(low, high), _mm256_set1_epi16(1));
+    } else {
+      add_half_bytes(sums, low, high);
+    }
   }
 
   // Widens quads of signed bytes to words.

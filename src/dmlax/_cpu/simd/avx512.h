@@ -78,6 +78,20 @@ struct Simd : X86<Simd> {
     }
   }
 
+  // A lane of 128 bits of vector i has the words of block 4 * lane + i.
+  static void load_quads(const uint8_t* from, int64_t step, Int32s* words) {
+    const auto block = [&](int64_t i) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * step));
+    };
+    __m512i v[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512i low = _mm512_inserti32x4(_mm512_castsi128_si512(block(i)), block(4 + i), 1);
+      v[i] = _mm512_inserti32x4(_mm512_inserti32x4(low, block(8 + i), 2), block(12 + i), 3);
+    }
+    transpose_lanes(v, words);
+  }
+
   static void pack_row(uint8_t* target, const uint8_t* source, int64_t bytes, uint8_t flip) {
     const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
     for (int64_t i = 0; i < bytes; i += 64) {

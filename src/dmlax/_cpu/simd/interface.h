@@ -26,6 +26,7 @@ struct OptionalFeatures {
   static constexpr bool kKeepsWindows = false;     // windows of depthwise lines stay in registers
   static constexpr bool kMultipliesNarrowRows = false;  // `Narrow`: columns within -64 to 64
   static constexpr bool kInterleavesPanels = false;     // a panel's quads stay in registers
+  static constexpr bool kMultipliesQuads = false;  // dot products of four bytes in every lane
   static constexpr bool kPermutesBytes = false;
   static constexpr bool kExpandsBytes = false;
   static constexpr bool kStoresMasked = false;  // coordinates are written a vector at a time
@@ -138,6 +139,23 @@ concept RowInstructions = requires(typename S::Int32s v, typename S::Int32s* vec
   { S::store_bytes_in_order(target, vectors, 0, true) } -> Is<void>;  // neighbouring columns
 };
 
+// kMultipliesQuads. load_quads takes four words of each of kLanes blocks, which are `step` bytes
+// apart: vector i has word i of every block, in order. multiply_quads adds the products of unsigned
+// and signed bytes, four to a lane: for 8 bits those of four vectors, for 4 bits the low halves of
+// four vectors and the high halves, with eight signed ones. If kHalvesBytes, vectors of 8 bits come
+// in halves, too, which meet the same four signed ones.
+template <typename S>
+concept QuadInstructions = requires(typename S::Int32s v, typename S::Int32s* vectors,
+                                    const uint8_t* bytes, int64_t step) {
+  { S::kHalvesBytes } -> Is<const bool&>;
+  { S::load_quads(bytes, step, vectors) } -> Is<void>;
+  { S::low_half_bytes(v) } -> Is<typename S::Int32s>;
+  { S::high_half_bytes(v) } -> Is<typename S::Int32s>;
+  { S::template multiply_quads<4>(v, vectors, bytes) } -> Is<void>;
+  { S::template multiply_quads<8>(v, vectors, bytes) } -> Is<void>;
+  { S::transpose_words(vectors) } -> Is<void>;  // kLanes vectors
+};
+
 // kRequantizesRows. fixed_product and fixed_integer work in fixed point (requantize.h); NearTies
 // collects whether a number is near a tie. Stores may take only the first bytes.
 template <typename S>
@@ -218,6 +236,7 @@ static_assert(!Simd::kRequantizesRows || RequantizeInstructions<Simd>);
 static_assert(!Simd::kPacksRows || PackInstructions<Simd>);
 static_assert(!Simd::kInterleavesPanels || InterleaveInstructions<Simd>);
 static_assert(!Simd::kKeepsWindows || WindowInstructions<Simd>);
+static_assert(!Simd::kMultipliesQuads || QuadInstructions<Simd>);
 static_assert(!Simd::kPermutesBytes || ByteInstructions<Simd>);
 static_assert(!Simd::kExpandsBytes || ExpandInstructions<Simd>);
 static_assert(!Simd::kStoresMasked || MaskInstructions<Simd>);

@@ -16,6 +16,7 @@ struct Simd : OptionalFeatures, ScalarBits {
   static constexpr tuning::InstructionSet kTuning = tuning::DMLAX_ISA_NAMESPACE;
   static constexpr int kLanes = 4;
   static constexpr int kVectorsPacked = 4;
+  static constexpr bool kMultipliesQuads = true;
 
   static constexpr int column_of(int vector, int lane) { return vector * kLanes + lane; }
 
@@ -140,6 +141,53 @@ struct Simd : OptionalFeatures, ScalarBits {
 
 #endif
 
+  // --- kMultipliesQuads
+
+  static void load_quads(const uint8_t* from, int64_t step, Int32s* words) {
+    for (int i = 0; i < 4; ++i) words[i] = load(from + i * step);
+    transpose_words(words);
+  }
+
+  // Lane i of vector j becomes lane j of vector i.
+  static void transpose_words(Int32s* v) {
+    const int32x4_t low02 = vzip1q_s32(v[0], v[2]), high02 = vzip2q_s32(v[0], v[2]);
+    const int32x4_t low13 = vzip1q_s32(v[1], v[3]), high13 = vzip2q_s32(v[1], v[3]);
+    v[0] = vzip1q_s32(low02, low13);
+    v[1] = vzip2q_s32(low02, low13);
+    v[2] = vzip1q_s32(high02, high13);
+    v[3] = vzip2q_s32(high02, high13);
+  }
+
+  static Int32s low_half_bytes(Int32s v) {
+    return vandq_s32(v, vreinterpretq_s32_u8(vdupq_n_u8(15)));
+  }
+  static Int32s high_half_bytes(Int32s v) {
+    return vreinterpretq_s32_u8(vshrq_n_u8(vreinterpretq_u8_s32(v), 4));
+  }
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  static constexpr bool kHalvesBytes = false;
+
+  template <int bits>
+  static void multiply_quads(Int32s& sums, const Int32s* quads, const uint8_t* levels) {
+    for (int i = 0; i < 32 / bits; ++i) {
+      sums = vusdotq_s32(sums, vreinterpretq_u8_s32(quads[i]), signed_bytes(levels + 16 * i));
+    }
+  }
+#else
+  static constexpr bool kHalvesBytes = true;
+
+  template <int bits>
+  static void multiply_quads(Int32s& sums, const Int32s* halves, const uint8_t* levels) {
+    int32x4_t high = vdupq_n_s32(0);
+    for (int i = 0; i < 4; ++i) {
+      sums = multiply_halves(sums, halves[i], levels + 16 * i);
+      high = multiply_halves(high, halves[4 + i], levels + 16 * (bits == 4 ? 4 + i : i));
+    }
+    sums = vaddq_s32(sums, bits == 4 ? high : vshlq_n_s32(high, 4));
+  }
+#endif
+
   // --- requantization
 
   using Floats = float32x4_t;
@@ -245,6 +293,19 @@ struct Simd : OptionalFeatures, ScalarBits {
   }
 
  private:
+  static int8x16_t signed_bytes(const uint8_t* p) { return vreinterpretq_s8_u8(vld1q_u8(p)); }
+
+  // Adds the products of half bytes and signed bytes, four to a lane.
+  static int32x4_t multiply_halves(Int32s sums, Int32s halves, const uint8_t* levels) {
+    const int8x16_t a = vreinterpretq_s8_s32(halves), b = signed_bytes(levels);
+#if defined(__ARM_FEATURE_DOTPROD)
+    return vdotq_s32(sums, a, b);
+#else
+    const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
+    return vaddq_s32(sums, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
+#endif
+  }
+
   static int16x8_t narrow(Int32s a, Int32s b) { return vqmovn_high_s32(vqmovn_s32(a), b); }
 
   // Sets all bits of an element that has a bit of the mask.

@@ -12,10 +12,12 @@
 #ifdef __AVX512BW__
 #define MM(name) _mm512_##name
 #define MM_XOR _mm512_xor_si512
+#define MM_AND _mm512_and_si512
 #define MM_DPBUSD _mm512_dpbusd_epi32
 #else
 #define MM(name) _mm256_##name
 #define MM_XOR _mm256_xor_si256
+#define MM_AND _mm256_and_si256
 #define MM_DPBUSD _mm256_dpbusd_avx_epi32
 #endif
 
@@ -37,6 +39,7 @@ struct X86 : OptionalFeatures {
   static constexpr int kLanes = sizeof(Vector) / 4;
   static constexpr int kVectorsPacked = 4;
   static constexpr bool kMultipliesRows = true, kRequantizesRows = true;
+  static constexpr bool kMultipliesQuads = true;
 
   static constexpr int column_of(int vector, int lane) {
     return vector / 4 * 4 * kLanes + lane / 4 * 16 + vector % 4 * 4 + lane % 4;
@@ -105,7 +108,20 @@ struct X86 : OptionalFeatures {
     sums = MM_DPBUSD(sums, row, columns);
   }
 
+  static constexpr bool kHalvesBytes = false;
+
+  template <int bits>
+  static void multiply_quads(Int32s& sums, const Int32s* quads, const uint8_t* levels) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 32 / bits; ++i) {
+      sums = MM_DPBUSD(sums, quads[i], S::load(levels + i * sizeof(Vector)));
+    }
+  }
+
 #endif
+
+  static Int32s low_half_bytes(Int32s v) { return MM_AND(v, broadcast_byte(15)); }
+  static Int32s high_half_bytes(Int32s v) { return low_half_bytes(MM(srli_epi32)(v, 4)); }
 
   // Sums the lanes of kLanes vectors: lane i is the sum of vector i.
   static Int32s sum_lanes(const Int32s* v) {
@@ -245,6 +261,7 @@ struct X86 : OptionalFeatures {
 
 #undef MM
 #undef MM_XOR
+#undef MM_AND
 #undef MM_DPBUSD
 
 }  // namespace

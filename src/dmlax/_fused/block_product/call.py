@@ -1,4 +1,4 @@
-"""The operator of a product with 4-bit blocks."""
+"""The operator of a product with blocks of 4 or 8 bits."""
 
 import functools
 from collections.abc import Callable

@@ -7,6 +7,7 @@ floats however large the weights are.
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, NamedTuple
 
@@ -20,7 +21,7 @@ from dmlax._core import ieee, sums
 from dmlax._core.arguments import is_static
 from dmlax._core.requantize import Arithmetic
 from dmlax._fused.block_product import call as block_product
-from dmlax._fused.block_product.plan import BlockPlan, Blocks
+from dmlax._fused.block_product.plan import WIDEST_BLOCK, BlockPlan, Blocks
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits
@@ -32,7 +33,7 @@ _GROUP_BYTES = 1 << 22  # the bytes of float32 columns that are dequantized at a
 _FEW_ROWS = 8
 _ROWS_APART, _BYTES_APART = 4, 1 << 22  # a GPU reads even and odd elements of so many faster apart
 _MOST_LEVELS = 127  # the levels of a row of 8 bits on either side of 0
-_WIDEST_BLOCK = 256  # the widest block of a row of 8 bits
+_LEAST_TOP = np.float32(2.0**-119)  # the least largest magnitude of a block that is not 0
 _INT8 = {2: (32, 64, 128), 4: (16, 32, 64, 128, 256), 8: (16, 32, 64, 128, 256)}
 """The blocks for whose bits ONNX Runtime rounds rows at accuracy level 4."""
 _UNBLOCKED = 32  # the block of rows beside weights of one scale for a column or for all
@@ -187,22 +188,26 @@ def block_levels(a: Array, block_size: int) -> tuple[Array, Array]:
       block_size: of the elements that share a step.
 
     Returns:
-      The integers in float32, [..., blocks, block_size], and the steps, [..., blocks, 1].
+      The integers in float32, [..., blocks, block_size], and the steps, [..., blocks, 1]. Blocks
+      of magnitudes below 2**-119, whose step is no normal number, are 0.
     """
     missing = -a.shape[-1] % block_size
     padded = jnp.pad(a.astype(np.float32), [(0, 0)] * (a.ndim - 1) + [(0, missing)])
     blocks = padded.reshape((*a.shape[:-1], padded.shape[-1] // block_size, block_size))
     top = jnp.abs(blocks).max(-1, keepdims=True)
     largest = jnp.full_like(top, _MOST_LEVELS)
-    per_step = jnp.where(top == 0, 0, ieee.divide(largest, jnp.where(top == 0, 1, top)))
+    is_zero = top < _LEAST_TOP
+    top = jnp.where(is_zero, 0, top)
+    per_step = jnp.where(is_zero, 0, ieee.divide(largest, jnp.where(is_zero, 1, top)))
     levels = jnp.round(ieee.multiply(blocks, per_step))
     return levels, ieee.divide(top, largest)
 
 
 def quantize_rows(a: Array, block_size: int) -> Array:
     """The float32 that the 8-bit integers of rows stand for."""
-    levels, steps = block_levels(a, min(block_size, _WIDEST_BLOCK))
-    return (levels * steps).reshape((*a.shape[:-1], -1))[..., : a.shape[-1]]
+    levels, steps = block_levels(a, min(block_size, WIDEST_BLOCK))
+    depth = levels.shape[-2] * levels.shape[-1]
+    return (levels * steps).reshape((*a.shape[:-1], depth))[..., : a.shape[-1]]
 
 
 def multiply_levels(a: Array, weights: _Weights, scale: Array, zero_point: Array) -> Array:
@@ -214,7 +219,7 @@ def multiply_levels(a: Array, weights: _Weights, scale: Array, zero_point: Array
       scale: of every block.
       zero_point: as the scale, or (1, 1).
     """
-    size, per_byte = min(weights.block_size, _WIDEST_BLOCK), weights.per_byte
+    size, per_byte = min(weights.block_size, WIDEST_BLOCK), weights.per_byte
     levels, steps = block_levels(a, size)
     parts = weights.block_size // size  # the parts of a block that is wider than the rows' blocks
     scale, zero_point = (x if x.size == 1 else jnp.repeat(x, parts, 1) for x in (scale, zero_point))
@@ -243,16 +248,42 @@ def multiply_levels(a: Array, weights: _Weights, scale: Array, zero_point: Array
 
 
 def multiply_blocks(plan: BlockPlan, operands: Blocks) -> Array:
-    """The product of 4-bit blocks in plain XLA."""
-    depth, sizes = operands.a.shape[-1], operands.a.shape[:-1]
+    """The product of blocks in plain XLA."""
+    if plan.levels:
+        return _multiply_level_blocks(plan, operands)
+    sizes = operands.a.shape[:-1]
 
     def by_columns(a: Array, held: Array, *parameters: Array) -> Array:
-        weights = _Weights(held, 4, False, 0, plan.block_size, (plan.columns, depth))
-        return multiply(a, weights, *parameters)
+        return multiply(a, _weights_of(plan, held), *parameters)
 
     if not is_static(sizes) or not 0 < math.prod(sizes) <= _FEW_ROWS:
         return by_columns(*operands)
     y: Array = lax.platform_dependent(*operands, cuda=multiply_few_rows, default=by_columns)
+    return y
+
+
+def _weights_of(plan: BlockPlan, held: Array) -> _Weights:
+    shape = (plan.columns, plan.input.shape[-1])
+    return _Weights(held, plan.bits, False, 0, plan.block_size, shape)
+
+
+def _multiply_level_blocks(plan: BlockPlan, operands: Blocks) -> Array:
+    """The product of levels; with "float32" a GPU multiplies the floats that they stand for."""
+
+    def by_levels(a: Array, held: Array, scale: Array, points: Array) -> Array:
+        points = _unpack_points(points, plan.bits, scale.shape[1])
+        return multiply_levels(a, _weights_of(plan, held), scale, points)
+
+    def by_floats(a: Array, held: Array, scale: Array, points: Array) -> Array:
+        rounded = quantize_rows(a, plan.block_size)
+        points = _unpack_points(points, plan.bits, scale.shape[1])
+        if plan.bits == 4:
+            of_floats = replace(plan, levels=None)
+            return multiply_blocks(of_floats, Blocks(rounded, held, scale, points))
+        return multiply(rounded, _weights_of(plan, held), scale, points)
+
+    on_gpu = by_levels if plan.levels == "exact" else by_floats
+    y: Array = lax.platform_dependent(*operands, cuda=on_gpu, default=by_levels)
     return y
 
 
@@ -308,35 +339,50 @@ def matrix_product_of_blocks(
     _expect_elements("B", b, N * blocks * block_size * bits // 8)
     _expect_elements("scales", scales, N * blocks)
     weights = _Weights(b.reshape((N, -1)), bits, False, 0, block_size, (N, blocks * block_size))
-    zero_point = _zero_points(zero_points, N, blocks, bits)
     indices = None
     if group_indices is not None:
         indices = jnp.pad(jnp.asarray(group_indices), (0, blocks * block_size - K))
     padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, blocks * block_size - K)])
     scale = scales.reshape((N, blocks))
     has_integers = indices is None and (zero_points is None or _is_byte(zero_points))
-    if accuracy_level == 4 and has_integers and min(block_size, _WIDEST_BLOCK) in _INT8[bits]:
-        if arithmetic == "exact":
-            y = multiply_levels(padded, weights, scale, zero_point).astype(a.dtype)
-            return y if bias is None else y + bias.reshape((N,))
-        padded = quantize_rows(padded, block_size)
-    if bits == 4 and indices is None:
-        operands = Blocks(padded.astype(np.float32), weights.held, scale, zero_point)
-        plan, operands = BLOCKS.plan(operands, block_size)
-        y = BLOCKS.call(plan, operands).astype(a.dtype)
+    is_rounded = accuracy_level == 4 and has_integers
+    is_rounded = is_rounded and min(block_size, WIDEST_BLOCK) in _INT8[bits]
+    points = _zero_points(zero_points, N, blocks, bits)
+    if is_rounded and bits > 2:
+        operands = Blocks(padded.astype(np.float32), weights.held, scale, points)
+        plan, operands = BLOCKS.plan(operands, block_size, bits, arithmetic)
+        y = BLOCKS.call(plan, operands)
+    elif is_rounded and arithmetic == "exact":
+        y = multiply_levels(padded, weights, scale, _unpack_points(points, bits, blocks))
     else:
-        y = multiply(padded, weights, scale, zero_point, indices).astype(a.dtype)
+        padded = quantize_rows(padded, block_size) if is_rounded else padded
+        points = _unpack_points(points, bits, blocks)
+        if bits == 4 and indices is None:
+            operands = Blocks(padded.astype(np.float32), weights.held, scale, points)
+            y = BLOCKS.call(*BLOCKS.plan(operands, block_size))
+        else:
+            y = multiply(padded, weights, scale, points, indices)
+    y = y.astype(a.dtype)
     return y if bias is None else y + bias.reshape((N,))
 
 
 def _zero_points(zero_points: Array | None, count: int, blocks: int, bits: int) -> Array:
-    """The zero points of blocks, unpacked: a row for every column of the product."""
+    """The zero points of blocks, a row for every column of the product; bytes are packed.
+
+    No points are those in the middle.
+    """
     if zero_points is None:
-        return jnp.full((1, 1), 1 << (bits - 1), np.float32)
+        return jnp.zeros((0, 0), np.uint8)
     row = -(-blocks * bits // 8) if _is_byte(zero_points) else blocks
     _expect_elements("zero_points", zero_points, count * row)
-    matrix = zero_points.reshape((count, row))
-    return unpack_bits(matrix, bits, blocks) if _is_byte(zero_points) else matrix
+    return zero_points.reshape((count, row))
+
+
+def _unpack_points(points: Array, bits: int, blocks: int) -> Array:
+    """The zero points of blocks, or one for all: (1, 1)."""
+    if points.size == 0:
+        return jnp.full((1, 1), 1 << (bits - 1), np.uint8)
+    return unpack_bits(points, bits, blocks) if _is_byte(points) else points
 
 
 def _is_byte(x: Tensor) -> bool:
@@ -386,7 +432,7 @@ def matrix_product_of_dequantized(
 
     weights = _Weights.of(w, columns, block_size)
     rounded = block_size or _UNBLOCKED
-    if accuracy_level == 4 and min(rounded, _WIDEST_BLOCK) in _INT8.get(weights.bits, ()):
+    if accuracy_level == 4 and min(rounded, WIDEST_BLOCK) in _INT8.get(weights.bits, ()):
         a = quantize_rows(a, rounded).astype(a.dtype)
     zero_points = None if zero_point is None else matrix(zero_point)
     return multiply(a, weights, matrix(scale), zero_points, dtype=a.dtype)
