@@ -186,11 +186,11 @@ class Findings(SphinxDirective):
         for file in sorted((_ROOT / "findings").glob("*.sh")):
             lines = file.read_text(encoding="utf-8").splitlines()[1:]
             top = itertools.takewhile(lambda line: line.startswith("# "), lines)
-            software, found, what = " ".join(line[2:] for line in top).partition(": ")
-            if found:
+            cells = " ".join(line[2:] for line in top).split(" | ")
+            if len(cells) > 1:
                 self.env.note_dependency(file)
-                rows.append((software, what, f"`{file.name}`"))
-        head = ("software", "what happens, and what is right", "script")
+                rows.append((*cells, f"`{file.name}`"))
+        head = ("runtime", "version", "operator", "what happens", "what is right", "script")
         return self.parse_text_to_nodes(_table(head, rows))
 
 

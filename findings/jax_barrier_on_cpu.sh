@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# JAX 0.10.2 on a CPU: `lax.optimization_barrier` between a product and a sum does not keep XLA from contracting
-# them to a fused multiply-add: XLA drops the barrier before it makes code.
+# JAX (XLA) | 0.10.2, CPU | optimization_barrier | A barrier between a product and a sum does not keep XLA from
+# contracting them to a fused multiply-add: XLA drops it before it makes code. | Two roundings.
 . "$(dirname "$0")/environment.sh"
 install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# JAX 0.10.2: inside `jit`, `lax.bitcast_convert_type` of a constant that lies transposed in memory gives the elements
-# in a wrong order. Of an argument it is right. XLA folds the bitcast in the order of the bytes.
+# JAX (XLA) | 0.10.2 (0.12.0.1 too), CPU | bitcast_convert_type | Inside `jit` the bitcast of a constant that lies
+# transposed in memory has its elements in a wrong order: XLA folds it in the order of the bytes. | The order of the
+# elements, which an argument has.
 . "$(dirname "$0")/environment.sh"
 install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
 python - <<'PY'

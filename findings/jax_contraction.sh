@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# JAX 0.10.2 on a CPU (0.12.0.1 too): `jit` contracts `a * b + c` in float32 to a fused multiply-add. A quarter of
-# random results differ from the two roundings that the same expression has outside of `jit`.
+# JAX (XLA) | 0.10.2 (0.12.0.1 too), CPU | a * b + c | `jit` contracts it to a fused multiply-add in float32: a quarter
+# of random results differ. | The two roundings that the same expression has outside of `jit`.
 . "$(dirname "$0")/environment.sh"
 install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
 python - <<'PY'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# JAX 0.10.2 on a CPU (0.12.0.1 too): `x / s` in float32 is not the IEEE quotient, although the processor has one.
-# XLA multiplies by a reciprocal: a third of random quotients differ in the last bit, which moves a
-# quantized value where the quotient is near a tie.
+# JAX (XLA) | 0.10.2 (0.12.0.1 too), CPU | x / s | XLA multiplies by a reciprocal: a third of random float32 quotients
+# differ in the last bit, which moves quantized values near ties. | The IEEE quotient, for which the processor has an
+# instruction.
 . "$(dirname "$0")/environment.sh"
 install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
 python - <<'PY'

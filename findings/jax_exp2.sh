@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# JAX 0.10.2 on a CPU (0.12.0.1 too): `jnp.exp2` of the bfloat16 88 is 22 % too small. XLA computes
-# exp(x * log(2)), and the product is rounded to bfloat16 before the exponential.
+# JAX (XLA) | 0.10.2 (0.12.0.1 too), CPU | exp2 | `jnp.exp2` of the bfloat16 88 is 22 % too small: XLA rounds x *
+# log(2) to bfloat16 before the exponential. | 2^88, which bfloat16 holds.
 . "$(dirname "$0")/environment.sh"
 install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
 python - <<'PY'

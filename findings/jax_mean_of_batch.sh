@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# JAX 0.10.2 on a CPU (0.12.0.1 too): the mean of an image depends on how many images are in the batch. XLA orders
-# a float32 sum by the shape of the whole array.
+# JAX (XLA) | 0.10.2 (0.12.0.1 too), CPU | mean | The mean of an image depends on how many images are in the batch: XLA
+# orders a float32 sum by the shape of the whole array. | The same bits for the same image.
 . "$(dirname "$0")/environment.sh"
 install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
 python - <<'PY'

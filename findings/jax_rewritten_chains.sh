@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# JAX 0.10.2 on a CPU: inside `jit`, XLA joins the constants of `(x * k) * t` and `(x + k) + t`, so a float32
-# result is rounded once instead of twice, which IEEE arithmetic forbids.
+# JAX (XLA) | 0.10.2, CPU | (x * k) * t, (x + k) + t | `jit` joins the constants, so a float32 result is rounded once.
+# | Two roundings, as IEEE arithmetic demands.
 . "$(dirname "$0")/environment.sh"
 install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
 python - <<'PY'

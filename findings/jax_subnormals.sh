@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# JAX 0.10.2 on a CPU (0.12.0.1 too): `x != 0` is False for a float32 subnormal, so `jnp.nonzero` drops it, where
-# NumPy finds it.
+# JAX (XLA) | 0.10.2 (0.12.0.1 too), CPU | x != 0, nonzero | False for a float32 subnormal, so `jnp.nonzero` drops it.
+# | True, as in NumPy.
 . "$(dirname "$0")/environment.sh"
 install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
 python - <<'PY'

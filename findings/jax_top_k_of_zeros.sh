@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# JAX 0.10.2: `lax.top_k` orders -0 below 0. Of equal numbers NumPy and ONNX take the first.
+# JAX (XLA) | 0.10.2 | top_k | -0 is ordered below 0. | They are equal, and the first one comes first, as in NumPy and
+# ONNX.
 . "$(dirname "$0")/environment.sh"
 install jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
 python - <<'PY'

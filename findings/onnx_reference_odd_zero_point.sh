@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# onnx 1.23.2, reference evaluator: QLinearMatMul adds the zero point before it rounds, so ties with an odd zero point
-# are one off. QLinearConv does the same; QuantizeLinear rounds first, as ONNX says of all three.
+# onnx, reference evaluator | 1.23.2 | QLinearMatMul, QLinearConv | The zero point is added before the rounding, so
+# ties with an odd zero point are one off. | ONNX rounds first, as its own QuantizeLinear does.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: `Resize` with antialias=1 gives 0 for every negative average of an int8 image, where the
-# same image as float has -89.
+# ONNX Runtime | 1.32.0 | Resize | antialias=1 gives 0 for every negative average of an int8 image. | -70 in the
+# example, as for the same image in float.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

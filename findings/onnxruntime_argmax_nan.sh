@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: `ArgMax` finds a NaN at index 0 and passes over it elsewhere, so moving the NaN
-# changes the kind of answer. NumPy and JAX return the first NaN wherever it is.
+# ONNX Runtime | 1.32.0 | ArgMax | A NaN is found at index 0 and passed over elsewhere. | The first NaN wherever it is,
+# as in NumPy and JAX.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: output 3 of `MultiHeadAttention` is "normalized Q * K", says the schema. It is
-# not: a row does not add up to 1, the values are the scaled products.
+# ONNX Runtime | 1.32.0 | MultiHeadAttention | Output 3 has the scaled products. | The schema says "normalized Q * K":
+# a row would add up to 1.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

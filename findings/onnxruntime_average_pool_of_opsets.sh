@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0, x86-64: the same float AveragePool has other last bits in opset 19 than in opset 18, because
-# one kernel adds the rows of a window first and the other one element after another.
+# ONNX Runtime | 1.32.0, x86-64 | AveragePool | The same float pool has other last bits in opset 19 than in opset 18:
+# one kernel adds the rows of a window first, the other one element after another. | One order of additions.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

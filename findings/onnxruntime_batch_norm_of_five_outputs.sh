@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: a BatchNormalization of opset 9 with five outputs normalizes by the statistics of the
-# batch, even if the graph uses the first output only. The number of outputs chooses the mode; exporters leave
-# such nodes in files for inference.
+# ONNX Runtime | 1.32.0 | BatchNormalization | A node of opset 9 with five outputs normalizes by the statistics of the
+# batch, even if the graph uses the first output only. Exporters leave such nodes in files for inference. | The stored
+# mean and variance.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

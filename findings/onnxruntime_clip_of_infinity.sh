@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: a `Clip` without limits changes infinities into the largest finite number.
+# ONNX Runtime | 1.32.0 | Clip | Without limits it changes infinities into the largest finite number. | Infinities
+# stay.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: a `Resize` that crops (`tf_crop_and_resize`) to as many elements as the input has copies the
-# input. ONNX says: the cropped part is stretched, whatever its size.
+# ONNX Runtime | 1.32.0 | Resize | `tf_crop_and_resize` to as many elements as the input has copies the input. | The
+# cropped part is stretched, whatever its size.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: DequantizeLinear of int32 subtracts the zero point in int32, which wraps: the least
-# integer with zero point 3 becomes a large positive float.
+# ONNX Runtime | 1.32.0 | DequantizeLinear | The zero point of an int32 is subtracted in int32, which wraps: the least
+# integer with zero point 3 becomes a large positive float. | The difference of the real numbers.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: a valid file DequantizeLinear(int32) -> Transpose does not load with the default
-# optimisations, because one of them inserts a QuantizeLinear to int32, which does not exist. Without
-# optimisations it runs.
+# ONNX Runtime | 1.32.0 | DequantizeLinear, Transpose | A valid file of DequantizeLinear(int32) and Transpose does not
+# load with the default optimisations: one of them inserts a QuantizeLinear to int32, which does not exist. | It runs,
+# as without optimisations.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

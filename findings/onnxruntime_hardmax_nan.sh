@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: a row of `Hardmax` has exactly one 1, but with a NaN it may have none.
+# ONNX Runtime | 1.32.0 | Hardmax | A row with a NaN may have no 1. | Exactly one 1 in each row.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: `ReduceSum` of int64 adds in float64, although `Add` and `CumSum` of int64 are exact:
-# 2^59 + 7 and 5 sum to 2^59.
+# ONNX Runtime | 1.32.0 | ReduceSum | int64 is added in float64: 2^59 + 7 and 5 sum to 2^59. | 2^59 + 12, as `Add` and
+# `CumSum` of int64 have it.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

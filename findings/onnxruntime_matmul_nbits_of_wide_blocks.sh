@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: `MatMulNBits` at accuracy level 4 rounds its input "with the same block_size"
-# as the weights, says the schema. Blocks of 512 are rounded in blocks of 256.
+# ONNX Runtime | 1.32.0 | MatMulNBits | At accuracy level 4 an input with blocks of 512 is rounded in blocks of 256. |
+# "The same block_size" as the weights, says the schema.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0, x86-64: a QDQ MatMul of int16 activations by int8 weights loses half of the activations'
-# bits with the default optimisations: they make it a MatMulNBits, which quantizes the floats to 8 bits again.
-# Half of the results differ from those without optimisations, by several steps, without a message.
+# ONNX Runtime | 1.32.0, x86-64 | DequantizeLinear, MatMul | A QDQ MatMul of int16 activations by int8 weights loses
+# half of the activations' bits with the default optimisations: they make it a MatMulNBits, which quantizes the floats
+# to 8 bits again. Half of the results differ by several steps, without a message. | The results without optimisations.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0, x86-64: a mean over a middle axis depends on the batch. [25, 16, 64] at once and its 25
-# images one by one have other last bits.
+# ONNX Runtime | 1.32.0, x86-64 | ReduceMean | A mean over a middle axis depends on the batch: [25, 16, 64] at once and
+# its 25 images one by one have other last bits. | The same bits for the same image.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0, x86-64: sixteen equal rows of 33 floats have several means. The order of the additions
-# depends on the address at which a row begins, so equal rows of one tensor differ in the last bit.
+# ONNX Runtime | 1.32.0, x86-64 | ReduceMean | Sixteen equal rows of 33 floats have several means: the order of the
+# additions depends on the address at which a row begins. | Equal rows have equal means.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: with its default optimisations `a * (1 / b)` becomes `a / b`. A quarter of random
-# results differ from those of the same file with the optimisations off.
+# ONNX Runtime | 1.32.0 | Mul, Reciprocal | With the default optimisations `a * (1 / b)` becomes `a / b`: a quarter of
+# random results differ. | Two roundings, as with the optimisations off.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: int32 `Pow` has two arithmetics. 46341 ** 2 exceeds int32: an exponent that all
-# elements share wraps to -2147479015, an exponent of the base's shape gives -2147483648.
+# ONNX Runtime | 1.32.0 | Pow | int32 has two arithmetics: 46341 ** 2 wraps to -2147479015 if all elements share the
+# exponent, and is -2147483648 if the exponent has the base's shape. | One answer; 46341 ** 2 exceeds int32.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

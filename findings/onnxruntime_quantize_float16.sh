@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: `QuantizeLinear` of the float16 9.2421875 by the float16 scale 0.0999 depends on the
-# opset of the file: 93 in opset 21, whose quotient is float32; 92 in opset 23, whose quotient is float16
-# as ONNX says; and 93 in opset 23 with precision=1. No other attribute or input differs.
+# ONNX Runtime | 1.32.0 | QuantizeLinear | The float16 9.2421875 by the scale 0.0999 is 93 in opset 21, 92 in opset 23,
+# and 93 in opset 23 with precision=1; no other attribute or input differs. | 92: ONNX divides in float16 unless
+# `precision` says otherwise.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: `ReduceMax` of three floats is NaN if the NaN is the first and passes over it if it is
-# the second; a maximum over an axis is so not a property of the set of its elements.
+# ONNX Runtime | 1.32.0 | ReduceMax | Three floats have the maximum NaN if the NaN is the first, and another one if it
+# is the second. | NaN, wherever it is.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: `Resize` with keep_aspect_ratio_policy and the axes [-2, -1] returns the input's size and
-# ignores the sizes that the file asks for. With the axes [2, 3], which are the same, it resizes.
+# ONNX Runtime | 1.32.0 | Resize | With keep_aspect_ratio_policy and the axes [-2, -1] the output has the input's size,
+# whatever sizes the file asks for. | As with the axes [2, 3], which are the same.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

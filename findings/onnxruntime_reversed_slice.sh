@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: `Slice` of [1, 2, 3] from -1 to INT_MAX by steps of -1 returns [3, 2, 1]. ONNX clamps
-# the end to the size for a positive step; for a negative one an end beyond the start selects nothing, which
-# its own reference evaluator returns, and ONNX Runtime's shape inference agrees with: it warns of the shape {3}.
-# The kernel takes INT_MAX for "to the first element".
+# ONNX Runtime | 1.32.0 | Slice | [1, 2, 3] from -1 to INT_MAX by steps of -1 is [3, 2, 1]: the kernel takes INT_MAX
+# for "to the first element". | Nothing: the end lies beyond the start, as the reference evaluator and ONNX Runtime's
+# own shape inference say.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

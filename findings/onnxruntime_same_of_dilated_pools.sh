@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: a pool with auto_pad SAME_LOWER and dilations has fewer outputs than size / stride, which
-# ONNX promises: the padding is computed without the dilation, the outputs with it.
+# ONNX Runtime | 1.32.0 | MaxPool | auto_pad SAME_LOWER with dilations gives fewer outputs than size / stride: the
+# padding is computed without the dilation, the outputs with it. | size / stride outputs, which ONNX promises.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

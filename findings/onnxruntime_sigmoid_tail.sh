@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0, x86-64: `Sigmoid` of float32 is precise in absolute terms only. Sigmoid(-20) is 0, where
-# 2.06e-9 is right and float32 holds it, so the logarithm of a sigmoid is minus infinity.
+# ONNX Runtime | 1.32.0, x86-64 | Sigmoid | Sigmoid(-20) is 0, so the logarithm of a sigmoid is minus infinity. |
+# 2.06e-9, which float32 holds.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: `Sign` of NaN is NaN in float32 and 0 in float16.
+# ONNX Runtime | 1.32.0 | Sign | NaN has the sign NaN in float32 and 0 in float16. | One answer for both dtypes.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

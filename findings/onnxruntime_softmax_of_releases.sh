@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.31.1 and 1.32.0, x86-64: `QLinearSoftmax` computes in float32 up to 1.31 and in float64 since, so
-# near ties of one file are one step apart between the releases.
+# ONNX Runtime | 1.31.1 and 1.32.0, x86-64 | QLinearSoftmax | Near ties of one file are one step apart between the
+# releases: 1.31 computes in float32, 1.32 in float64. | The nearest byte of the real number.
 . "$(dirname "$0")/environment.sh"
 found() {
   python - <<'PY'

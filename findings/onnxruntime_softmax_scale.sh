@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0, x86-64: `QLinearSoftmax` of uint8 multiplies by the whole part of 1 / y_scale.
-# Two equal logits have the probability 0.5; with y_scale 1 / 129.9 that is 64.95 steps, which round to
-# 65, and ONNX Runtime gives 64.
+# ONNX Runtime | 1.32.0, x86-64 | QLinearSoftmax | uint8 is multiplied by the whole part of 1 / y_scale: two equal
+# logits are 64 with y_scale 1 / 129.9. | 65: the probability 0.5 is 64.95 steps.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

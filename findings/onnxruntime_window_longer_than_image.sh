@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ONNX Runtime 1.32.0: a pool has floor((size - kernel) / stride) + 1 outputs. For a
-# window that is longer than the image that is 0, but the quotient is truncated towards 0: one output.
+# ONNX Runtime | 1.32.0 | MaxPool, AveragePool | A window longer than the image has one output: the quotient of
+# floor((size - kernel) / stride) + 1 is truncated towards 0. | No output.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6
 python - <<'PY'

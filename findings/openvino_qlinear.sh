@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# OpenVINO 2026.4.1 on a CPU: two operators of quantized ONNX files are silently wrong. A QLinearConv with a
-# scale for each filter is wrong wherever the filters are, nearly everywhere, as if the scales belonged to
-# the input's channels; a com.microsoft QLinearAdd wraps modulo 256 where it has to saturate.
+# OpenVINO | 2026.4.1, x86-64 | QLinearConv, QLinearAdd | A QLinearConv with a scale for each filter is wrong nearly
+# everywhere, as if the scales belonged to the input's channels; a com.microsoft QLinearAdd wraps modulo 256. No
+# message says so. | The scales belong to the filters; sums saturate.
 . "$(dirname "$0")/environment.sh"
 install onnx==1.23.2 onnxruntime==1.32.0 openvino==2026.4.1 numpy==2.4.6
 python - <<'PY'
