@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..format.layout import coordinates
 from ..format.vectors import Vector
 from ..runner import compare
 from ..runner.repeat import command
-from ..runner.run import FAILED, KINDS, VERDICTS
+from ..runner.run import FAILED, KINDS, VERDICTS, in_turns
 from ..texts import counted
 from . import operands, values
 from .lines import Json, Report, kind, rank
@@ -162,11 +163,11 @@ def _failed(cells: Mapping[Key, Counter[str]]) -> int:
 
 def _cell(counts: Counter[str] | None) -> Markup:
     spans = [
-        el("span", f"{mark} {counts[x]} {x} ", class_=x)
+        el("span", f"{mark} {counts[x]} {x}", class_=x)
         for x, mark in MARKS.items()
         if counts and counts[x]
     ]
-    return Markup("".join(spans) or "-")
+    return Markup(" ".join(spans) or "-")
 
 
 # -- failures ------------------------------------------------------------------------------------
@@ -177,7 +178,8 @@ def _failures(name: str, report: Report, known: Known, addresses: set[str]) -> I
 
     The first failure of a vector on the page has the vector's id for its address.
     """
-    failed = sorted((r for r in report.results if r["verdict"] in FAILED), key=rank)
+    bad = (result for result in report.results if result["verdict"] in FAILED)
+    failed = in_turns(bad, rank, itemgetter("operator"))
     kinds = Counter(map(kind, failed))
     sums = ", ".join(counted(kinds[each], each) for each in KINDS)
     yield el("h2", f"Failures of {name}: {sums}")

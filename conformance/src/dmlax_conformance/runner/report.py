@@ -10,7 +10,7 @@ from ..texts import counted, printable
 from .adapter import Adapter
 from .compare import describe
 from .repeat import command
-from .run import FAILED, KINDS, Result, why_declined, worst_first
+from .run import FAILED, KINDS, Result, in_turns, why_declined, worst_first
 from .share import applying, judged, share_of, shortfalls, values_of
 
 DECLINED, NOT_APPLICABLE = UNANSWERED = ("declined", "not applicable")
@@ -62,8 +62,11 @@ def show(
     failing: Collection[str] = FAILED,
 ) -> None:
     """Print the failures, worst first, the tables, and the sums with what is left out."""
-    bad = [result for result in results if result.verdict in failing]
-    bad.sort(key=lambda result: worst_first(result.kind, result.vector.is_valid))
+    bad = in_turns(
+        (result for result in results if result.verdict in failing),
+        lambda result: worst_first(result.kind, result.vector.is_valid),
+        lambda result: result.vector.operator,
+    )
     lines = [line for result in bad[:limit] for line in explain(result, start)]
     if len(bad) > limit:
         lines.append(f"... and {len(bad) - limit} more; --report keeps them all")

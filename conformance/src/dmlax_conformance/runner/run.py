@@ -1,13 +1,14 @@
 """Giving vectors to an adapter and judging what comes back."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ KINDS = ("wrong value", "error", "wrong refusal")  # kinds of failures, the wors
 REFUSED = "refused a call that keeps every rule"
 MOST_OUTPUTS = 16  # a report keeps at most these
 LARGEST_KEPT = 1 << 24  # bytes of one of them
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,18 @@ def kind_of(verdict: str, is_valid: bool, details: Sequence[str]) -> str:
 def worst_first(kind: str, is_valid: bool) -> tuple[int, bool]:
     """Return a key that sorts failures by kind, and valid calls before those to be refused."""
     return KINDS.index(kind), not is_valid
+
+
+def in_turns(failures: Iterable[T], rank: Callable[[T], Any], name: Callable[[T], str]) -> list[T]:
+    """Sort failures by rank; in a rank the operators take turns, so that each is seen early."""
+    turns = Counter[Any]()
+
+    def key(failure: T) -> tuple[Any, int]:
+        place = rank(failure), name(failure)
+        turns[place] += 1
+        return place[0], turns[place]
+
+    return sorted(failures, key=key)
 
 
 def run(
