@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # LiteRT | 2.3.0, x86-64 | FULLY_CONNECTED | One int8 file has three answers, by the resolver. Halves go to the even
-# number (XNNPACK), up (built-in kernels) or away from zero (reference). | TensorFlow Lite's quantization specification
-# names no rounding; a device that lacks XNNPACK gives other bytes.
+# number (XNNPACK), up (built-in kernels) or away from zero (reference). | One answer for one file. ONNX's rule, and
+# XNNPACK's answer, is the even number.
 . "$(dirname "$0")/environment.sh"
 install ai-edge-litert==2.3.0 numpy==2.4.6
 python - <<'PY'
