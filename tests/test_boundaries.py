@@ -54,6 +54,7 @@ EXTRAS = {  # what the extras `onnx` and `compare` install; imported where it is
     "onnx/export/writer.py": {"onnx"},
     "litert/peer.py": {"ai_edge_litert", "flatbuffers"},
     "onnx/peer.py": {"onnx", "onnxruntime"},
+    "quantization/report.py": {"matplotlib"},
 }
 
 

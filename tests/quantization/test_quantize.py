@@ -268,6 +268,20 @@ def test_a_rule_for_an_operator_leaves_it_in_float():
         quantize(dense, dense_params(), [X], rules=rules)
 
 
+def test_the_plot_has_a_bar_for_each_line(tmp_path):
+    rules = [Rule("last/*", to_float=True)]
+    report = quantize(dense, dense_params(), [X], rules=rules).report
+    figure = report.plot()
+    (axes,) = figure.axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["first/kernel  product", "last/kernel  dot_general"]
+    widths = [bar.get_width() for bar in axes.patches]
+    noise = report.lines[0].signal_to_noise
+    assert widths == [noise, 0, noise]  # the gray bar of the float step is as wide
+    figure.savefig(tmp_path / "report.png")
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_progress_prints_the_batches_that_the_calibration_saw(capfd):
     quantize(dense, dense_params(), [X, X, X], progress=True)
     jax.effects_barrier()

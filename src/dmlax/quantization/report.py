@@ -61,8 +61,37 @@ class Report(NamedTuple):
             )
             for x in self.lines
         ]
-        share = f"{self.integer_share:.1%} of {self.multiply_adds:,} multiply-adds run in integers"
-        return "\n".join([*table(rows), share])
+        return "\n".join([*table(rows), self._share()])
+
+    def _share(self) -> str:
+        return f"{self.integer_share:.1%} of {self.multiply_adds:,} multiply-adds run in integers"
+
+    def plot(self) -> Any:
+        """Draws the signal to noise of each line, and gray bars for steps in float.
+
+        Needs matplotlib, which the extra `plot` installs.
+
+        Returns:
+          A `matplotlib.figure.Figure`: `figure.savefig("report.png")`.
+        """
+        from matplotlib.figure import Figure
+
+        lines = self.lines
+        floats = [i for i, x in enumerate(lines) if x.runs.startswith("float")]
+        noises = [x.signal_to_noise if np.isfinite(x.signal_to_noise) else 0.0 for x in lines]
+        figure = Figure(figsize=(9, 1.2 + 0.22 * len(lines)), layout="constrained")
+        axes = figure.subplots()
+        axes.barh(range(len(lines)), noises, label="in integers")
+        if floats:
+            axes.barh(floats, max(1.0, *noises), color="lightgray", label="in float")
+            figure.legend(loc="outside lower right", ncols=2, fontsize=8)
+        short = [x.name if len(x.name) < 50 else f"...{x.name[-46:]}" for x in lines]
+        names = [f"{name}  {x.operator}" for name, x in zip(short, lines, strict=True)]
+        axes.set_yticks(range(len(lines)), names)
+        axes.set(xlabel="signal to noise, dB", title=self._share(), ylim=(len(lines) - 0.4, -0.6))
+        axes.tick_params("y", labelsize=8, length=0)
+        axes.grid(axis="x", alpha=0.3)
+        return figure
 
 
 def multiply_adds(name: str, params: dict[str, Any], operands: _Shapes, results: _Shapes) -> int:
