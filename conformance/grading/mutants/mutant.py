@@ -22,6 +22,7 @@ Array = npt.NDArray[Any]
 Violations = Sequence[Violation]
 
 VALUES, REFUSALS, DESCS = "values", "refusals", "descs"  # groups of mutants
+KEPT = "keep"  # the step that changes a call by the one before it
 
 
 class Call(NamedTuple):
@@ -35,8 +36,8 @@ class Call(NamedTuple):
 class Mutant(NamedTuple):
     """An oracle with one step replaced.
 
-    The step `refuse` changes the broken rules and `read` the call. The name of a function of the
-    oracle replaces that function.
+    The step `refuse` changes the broken rules, `read` the call, and `keep` the call by the one
+    before it. The name of a function of the oracle replaces that function.
     """
 
     id: str
@@ -54,11 +55,12 @@ class Mutant(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A vector, its case, and the rules that the case breaks."""
+    """A vector, its case, the rules that the case breaks, and the case right before it."""
 
     vector: Vector
     case: Case
     broken: Violations
+    earlier: Case | None = None
 
 
 def mutant(operator: str, name: str, clause: str, group: str, step: str, change: Any) -> Mutant:
@@ -81,7 +83,7 @@ def broken_rules(case: Case) -> Violations:
 
 def is_failed(changed: Mutant | None, subject: Subject) -> bool:
     """Return whether a vector fails a mutant, or the oracle itself."""
-    (vector, case, broken), expect = subject, subject.vector.expect
+    (vector, case, broken, earlier), expect = subject, subject.vector.expect
     is_refusing = changed is not None and changed.step == "refuse"
     left = changed.change(case, broken) if changed and is_refusing else broken
     if changed and left == broken and (broken or is_refusing):
@@ -93,8 +95,11 @@ def is_failed(changed: Mutant | None, subject: Subject) -> bool:
     call = _call_of(case)
     try:
         with np.errstate(all="ignore"):
-            if changed and changed.step == "read":
-                read = changed.change(call)
+            if changed and changed.step in ("read", KEPT):
+                if changed.step == KEPT and earlier is None:
+                    return False
+                given = [_call_of(earlier)] if earlier and changed.step == KEPT else []
+                read = changed.change(*given, call)
                 return read != call and _is_wrong(vector, _computed(case, read))
             return _is_wrong(vector, _computed(case, call, changed))
     except (AssertionError, ArithmeticError, LookupError, ValueError):

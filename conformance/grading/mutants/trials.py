@@ -18,6 +18,7 @@ from dmlax_conformance.terminal import Table, complain, progress
 from grading.coverage.elements import LARGEST
 
 from .derived import accepting, descs, readings
+from .kept import keeping
 from .mutant import Mutant, Subject, broken_rules, is_failed
 from .ways import wrong_ways
 
@@ -26,17 +27,20 @@ Trial = tuple[Mutant, Sequence[str]]  # a mutant and the vectors that kill it
 
 def mutants_of(operator: str, subjects: Iterable[Subject]) -> Iterator[Mutant]:
     """Yield the mutants of an operator, given its vectors."""
-    calls = [vector for vector, case, broken in subjects if not broken and vector.desc is None]
-    yield from (*readings(operator), *wrong_ways(operator), *accepting(operator, calls))
+    calls = [x.vector for x in subjects if not x.broken and x.vector.desc is None]
+    yield from (*readings(operator), *keeping(operator), *wrong_ways(operator))
+    yield from accepting(operator, calls)
     yield from descs(operator) if OPERATORS[operator].tables else ()
 
 
 def prepare(suite: Iterable[Vector]) -> list[Subject]:
     """Return the vectors that are not large, the smallest first."""
     small = [v for v in suite if not v.memory and _size(v) <= LARGEST]
+    named = {each.after for each in small}
+    first = {v.id: case_of(v) for v in small if v.id in named}
     known = [v for v in map(with_elements, small) if not v.has_digests]
     cases = [(vector, case_of(vector)) for vector in sorted(known, key=_size)]
-    return [Subject(vector, case, broken_rules(case)) for vector, case in cases]
+    return [Subject(v, case, broken_rules(case), first.get(v.after or "")) for v, case in cases]
 
 
 def _size(vector: Vector) -> int:

@@ -19,6 +19,7 @@ from dmlax_conformance.runner.run import case_of
 from grading.__main__ import main
 from grading.mutants import mutant as mutants
 from grading.mutants import trials
+from grading.mutants.kept import keeping
 from grading.mutants.mutant import Subject, is_failed
 
 LOOKUP = "quantized_lookup"
@@ -52,11 +53,20 @@ def test_no_vector_fails_the_oracle(operator: str) -> None:
 def test_a_mutant_that_equals_the_oracle_survives() -> None:
     for step, change in (
         ("read", lambda call: call),
+        (mutants.KEPT, lambda earlier, call: call),
         ("refuse", lambda case, broken: broken),
         ("lookup.DTYPES", lambda own: own),
     ):
         own = mutants.mutant(LOOKUP, "same", "LUT-1 LUT-2", mutants.VALUES, step, change)
         assert [*trials.killers(own, subjects(LOOKUP))] == []
+
+
+def test_a_kept_table_shows_only_in_the_second_call() -> None:
+    known = {own.id: own for own in keeping(LOOKUP)}
+    found = {*trials.killers(known["lookup-keeps-table-by-its-even-entries"], subjects(LOOKUP))}
+    assert "lookup-kept-table-odd-entries" in found
+    assert all(x.vector.after for x in subjects(LOOKUP) if x.vector.id in found)
+    assert not found & {"lookup-kept", "lookup-kept-table-even-entries"}
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
