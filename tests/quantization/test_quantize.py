@@ -351,6 +351,50 @@ def test_inputs_of_other_shapes_are_an_error_and_vmap_maps():
     assert np.array_equal(mapped[1], quantized(X))
 
 
+@pytest.mark.parametrize("bits", range(2, 9))
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_weights_of_few_bits_are_packed(bits, dtype):
+    draw = np.random.default_rng(bits)
+    w = jnp.float32(draw.normal(size=(7, 3)))
+    x = jnp.float32(draw.normal(size=(5, 7)))
+    rule = Rule(bits=bits, weights_dtype=dtype, symmetric=bool(draw.integers(2)))
+    quantized = quantize(lambda w, x: x @ w, w, [x], rules=[rule])
+    count = {2: 6, 3: 11, 4: 11}.get(bits, 21)
+    assert [(x.before, x.after) for x in quantized.report.lines] == [(84, count)]
+    ((weights, _),) = quantized.weights.values()
+    assert sum(x.nbytes for x in jax.tree.leaves(weights)) == count + 4 + 1
+    expected = calibration.quantize_weights(
+        w, axis=None, dtype=dtype, symmetric=rule.symmetric, bits=bits
+    )
+    if bits <= 4:
+        assert np.array_equal(weights.values.unpack(), expected.values)
+    again = jax.jit(lambda q, w: q.with_params(w))(quantized, w)
+    trained = quantized.training()(w, x)
+    assert np.array_equal(jax.jit(lambda q, x: q(x))(again, x), trained)
+    assert np.array_equal(jax.jit(quantized)(x), trained)
+
+
+def test_four_bits_train_as_fake_quantize_does():
+    w = jnp.float32(np.random.default_rng(5).normal(size=(6, 6)))
+    quantized = quantize(lambda w, x: x @ w, w, [X], rules=[Rule(bits=4)])
+    of_x, of_y = (quantized.scales[n] for n in sorted(quantized.scales))
+
+    def by_hand(w):
+        of_w = calibration.quantize_weights(w, axis=None, bits=4)
+        rounded = training.fake_quantize(w, of_w.scale, dtype=jnp.int4)
+        named = KEYWORDS(a=of_x, b=of_w, output=of_y)
+        return training.quantized_linear_matrix_multiply(X, rounded, **named)
+
+    def slope(run):
+        return jax.grad(lambda w: (run(w) * X).sum())(w)
+
+    def tuned(w):
+        return quantized.training()(w, X)
+
+    assert np.array_equal(tuned(w), by_hand(w))
+    np.testing.assert_allclose(slope(tuned), slope(by_hand), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("subscripts", ["bk,kn->bn", "kn,bk->nb", "bk,nk->bn", "nk,bk->nb"])
 def test_products_of_any_order_are_layers(subscripts):
     def function(w, x):

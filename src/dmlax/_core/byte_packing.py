@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ from jax import Array, lax
 from dmlax._core import float_bits
 from dmlax._core.windows import replace_axes
 
+_Bytes = TypeVar("_Bytes", Array, np.ndarray)
 _SIGNS = np.int32(-0x7F7F7F80)  # 0x80 four times
 
 
@@ -65,3 +67,25 @@ def join_bytes(x: Array) -> Array:
     parts = parts.reshape(*x.shape[:-1], x.shape[-1] // 4, 4)
     words: Array = functools.reduce(operator.or_, (parts[..., i] << 8 * i for i in range(4)))
     return words
+
+
+def pack_bits(array: _Bytes, bits: int) -> _Bytes:
+    """Packs integers of 2 or 4 bits, lowest bits first; every row begins with a byte."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    edges = [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % shifts.size)]
+    pad: Any = jnp.pad if isinstance(array, Array) else np.pad
+    fields: Any = pad(array.astype(np.uint8) & np.uint8((1 << bits) - 1), edges)
+    rows: _Bytes = fields.reshape((*fields.shape[:-1], -1, shifts.size)) << shifts
+    return rows.sum(-1, dtype=np.uint8)
+
+
+def unpack_bits(held: _Bytes, bits: int, count: int, is_signed: bool = False) -> _Bytes:
+    """The first integers of every row of packed bytes, as uint8 or int8."""
+    if bits < 8:
+        shifts = np.arange(0, 8, bits, dtype=np.uint8)
+        fields = (held[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+        held = fields.reshape((*held.shape[:-1], held.shape[-1] * shifts.size))[..., :count]
+        if is_signed:
+            held = (held ^ np.uint8(1 << (bits - 1))).astype(np.int8)
+            return held - np.int8(1 << (bits - 1))
+    return held.astype(np.int8 if is_signed else np.uint8)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmlax._core.byte_packing import unpack_bits
 from dmlax.errors import UnsupportedError
 from dmlax.litert.flatbuffer import File, Table
 from dmlax.litert.schema import (
@@ -21,7 +22,6 @@ from dmlax.litert.schema import (
 from dmlax.onnx.budget import MAXIMUM_RANK, Budget
 from dmlax.onnx.errors import expect
 from dmlax.onnx.graph import CAPTURES, MAXIMUM_DEPTH, Graph, Node, TensorType, in_order
-from dmlax.onnx.operators.packed import unpack_bits
 
 DOMAIN, CUSTOM = "litert", "custom"
 NEXT = ":next"

@@ -36,6 +36,7 @@ from dmlax._operators.quantize.api import (
 from dmlax.calibration import Quantization, QuantizedWeights
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.quantization.integers import Integers
+from dmlax.quantization.packed import PackedWeights
 from dmlax.quantization.plan import Planner, Step, batched, channels, contracted, problems
 from dmlax.quantization.program import Equation, Program, path_of, run, trace
 from dmlax.quantization.report import Line, Report, multiply_adds
@@ -76,7 +77,8 @@ class Quantized:
     A pytree: `jax.jit`, `jax.vmap` and `jax.device_put` take it.
 
     Attributes:
-      weights: `QuantizedWeights` and int32 biases, by the number of a layer.
+      weights: `QuantizedWeights` and int32 biases, by the number of a layer. Values of 2 to 4
+        bits are packed.
       scales: the `Quantization` of every value of bytes.
       constants: what the steps in float read, and what does not depend on the parameters.
       tables: of the lookups, by the number of a result.
@@ -203,7 +205,8 @@ class _Values:
     def layer(self, step: Step) -> tuple[Array, Array, QuantizedWeights]:
         """The weights and the bias that an operator takes, and the weights' quantization."""
         weights, bias = self.quantized.weights[step.result]
-        return weights.values, bias, weights
+        values: Any = weights.values
+        return values.unpack() if isinstance(values, PackedWeights) else values, bias, weights
 
     def quantize(self, real: Array, scale: Quantization) -> Array:
         return element_wise_quantize_linear(real, *scale)
@@ -579,6 +582,9 @@ def _weights(
                 integers = _quantized_weights(step, plan.rules[step.result], weights)
             scale = scales[plan.roots[step.operands[0]]].scale
             named = {"input_scale": scale, "filter_scale": integers.scale}
+            if plan.rules[step.result].bits <= 4:
+                packed: Any = PackedWeights.pack(integers.values, plan.rules[step.result].bits)
+                integers = QuantizedWeights(packed, *integers[1:], integers.axis)
             found[step.result] = integers, calibration.quantize_bias(bias, **named)
     return found
 
@@ -650,7 +656,7 @@ def _report(quantized: Quantized, names: Mapping[int, str], leaves: Sequence[Any
                 quantized.scales[plan.roots[step.result]].zero_point.dtype.name,
                 errors[str(step.result)].signal_to_noise,
             )
-            after = before // 4
+            after = quantized.weights[step.result][0].values.nbytes if before else 0
         place = "/".join(equation.line.split("/")[-2:])
         kind = step.kind if integer else equation.name
         lines.append(Line(names.get(step.result) or place, kind, runs, noise, before, after, sums))

@@ -32,7 +32,7 @@ class Rule:
       to_float: True leaves the layer in float.
       dtype: int8 or uint8, of the layer's output; default int8.
       weights_dtype: int8 or uint8; default int8.
-      bits: of the weights, 2 to 8; fewer than 8 are stored as 8 bits.
+      bits: of the weights, 2 to 8; 3 and 4 are stored as 4 bits, 2 as 2 and others as 8.
       per_channel: True for a scale per output channel of the weights; default one scale.
       symmetric: the weights' zero point is the dtype's middle; default True.
       observer: of the output, a constructor of `dmlax.calibration` without axis.

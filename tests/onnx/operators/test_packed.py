@@ -8,9 +8,10 @@ from onnx import helper, numpy_helper
 
 import dmlax
 import dmlax.onnx
+from dmlax._core.byte_packing import unpack_bits
 from dmlax.onnx import peer
 from dmlax.onnx.operators import n_bits
-from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits
+from dmlax.onnx.operators.packed import PackedIntegers
 from support import needs_kernels
 from support.onnx_files import NUMBERS, RNG, File, levels, scales
 

@@ -17,9 +17,9 @@ from jax import Array, lax
 
 from dmlax._core import ieee
 from dmlax._core.arguments import is_static
+from dmlax._core.byte_packing import unpack_bits
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
-from dmlax.onnx.operators.packed import unpack_bits
 from dmlax.onnx.operators.table import Parameter, Size, Tensor, operator
 from dmlax.onnx.operators.transformer import (
     MaskedHeads,

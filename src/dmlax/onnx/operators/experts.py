@@ -9,10 +9,10 @@ import numpy as np
 from jax import Array, lax
 
 from dmlax._core.arguments import is_static
+from dmlax._core.byte_packing import unpack_bits
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators.n_bits import quantize_rows
-from dmlax.onnx.operators.packed import unpack_bits
 from dmlax.onnx.operators.quantized import expand_blocks
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.transformer import fast_gelu

@@ -19,12 +19,13 @@ from jax.typing import DTypeLike
 
 from dmlax._core import ieee, sums
 from dmlax._core.arguments import is_static
+from dmlax._core.byte_packing import unpack_bits
 from dmlax._core.requantize import Arithmetic
 from dmlax._fused.block_product import call as block_product
 from dmlax._fused.block_product.plan import WIDEST_BLOCK, BlockPlan, Blocks
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, OWN
-from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits
+from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.quantized import expand_blocks, scale_difference
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import bits_of, convert, is_float8, to_device

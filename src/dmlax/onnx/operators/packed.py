@@ -4,7 +4,7 @@ import functools
 import json
 import math
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core import compat
+from dmlax._core.byte_packing import pack_bits, unpack_bits
 from dmlax.onnx.operators.values import NARROW, bits_of
 
 
@@ -27,14 +28,7 @@ def to_bytes(array: np.ndarray) -> np.ndarray:
     if bits >= 8:
         flat = np.ascontiguousarray(array).reshape(array.shape or (1,))
         return np.asarray(flat.view(np.uint8))
-    per_byte = 8 // bits
-    fields = array.astype(np.uint8).reshape(array.shape or (1,)) & ((1 << bits) - 1)
-    missing = -fields.shape[-1] % per_byte
-    fields = np.pad(fields, [(0, 0)] * (fields.ndim - 1) + [(0, missing)])
-    held = np.zeros(packed_shape(array.shape, array.dtype), np.uint8)
-    for place in range(per_byte):
-        held |= fields[..., place::per_byte] << np.uint8(place * bits)
-    return held
+    return pack_bits(array.reshape(array.shape or (1,)), bits)
 
 
 def from_bytes(held: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -43,21 +37,6 @@ def from_bytes(held: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.
         return held.view(dtype).reshape(shape)
     fields = unpack_bits(held, bits_of(dtype), (shape or (1,))[-1], dtype.name.startswith("int"))
     return np.asarray(fields.astype(dtype).reshape(shape))
-
-
-_Bytes = TypeVar("_Bytes", Array, np.ndarray)
-
-
-def unpack_bits(held: _Bytes, bits: int, count: int, is_signed: bool = False) -> _Bytes:
-    """The first integers of every row of packed bytes, as uint8 or int8."""
-    if bits < 8:
-        shifts = np.arange(0, 8, bits, dtype=np.uint8)
-        fields = (held[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-        held = fields.reshape((*held.shape[:-1], held.shape[-1] * shifts.size))[..., :count]
-        if is_signed:
-            held = (held ^ np.uint8(1 << (bits - 1))).astype(np.int8)
-            return held - np.int8(1 << (bits - 1))
-    return held.astype(np.int8 if is_signed else np.uint8)
 
 
 _Static = tuple[tuple[int, ...], np.dtype]
