@@ -7,7 +7,8 @@ from typing import Any
 from ..errors import NotStartable
 from ..runner.host import command_of, load
 from ..runner.program import Program
-from ..terminal import complain
+from ..terminal import complain, telling
+from ..texts import printable
 
 BUILT_IN = {
     "dmlax": "dmlax_conformance.adapters.dmlax:Dmlax",
@@ -48,7 +49,8 @@ def _path_of(name: str) -> str:
 @contextmanager
 def started(name: str, time_limit: float | None = None) -> Iterator[Program]:
     """Start an adapter, stop it at the end, and say what it answered without a question."""
-    adapter = program(name, time_limit)
+    with telling(lambda: f"starting {printable(name)}"):
+        adapter = program(name, time_limit)
     try:
         yield adapter
     finally:
