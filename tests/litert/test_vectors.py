@@ -1,4 +1,4 @@
-"""Recorded files of one operator, with the outputs of LiteRT 2.3.0's two resolvers."""
+"""Recorded files of one operator and small networks, with outputs of LiteRT 2.3.0's resolvers."""
 
 import collections
 from pathlib import Path

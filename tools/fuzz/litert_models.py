@@ -7,6 +7,7 @@ its tensors, operators and options. The judgement is that of `tools/fuzz/onnx_mo
 """
 
 import contextlib
+import functools
 import random
 import struct
 import sys
@@ -33,12 +34,16 @@ def run(seconds: float, seed: int) -> Outcome:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         name, data = make_case(random.Random(f"{seed} {case}"))
-        reason = onnx_models.judge(lambda data=data: dmlax.litert.load(data).outputs)
+        reason = onnx_models.judge(functools.partial(_load, data))
         loaded += reason is None
         if reason:
             failures.append(Failure(case, name, reason))
         case += 1
     return Outcome(case, loaded, failures)
+
+
+def _load(data: bytes) -> Any:
+    return dmlax.litert.load(data).outputs
 
 
 def make_case(chosen: random.Random) -> tuple[str, bytes]:

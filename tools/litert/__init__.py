@@ -1,1 +1,1 @@
-"""Random `.tflite` files of one operator, computed by dmlax and by LiteRT."""
+"""Random `.tflite` files of one operator or a small network, computed by dmlax and by LiteRT."""

@@ -1,4 +1,4 @@
-"""`python -m tools.litert`: random files of one operator, by dmlax and by ai-edge-litert."""
+"""`python -m tools.litert`: random files of one operator or a small network, beside LiteRT."""
 
 import argparse
 import collections
@@ -14,8 +14,10 @@ from dmlax.errors import UnsupportedError
 from tools.litert.cases import CASES
 from tools.litert.compare import difference, draw_inputs
 from tools.litert.files import model
+from tools.litert.networks import NETWORKS
 
 RESOLVERS = {"xnnpack": OpResolverType.AUTO, "reference": OpResolverType.BUILTIN_REF}
+_NAMES = [*sorted(CASES), *sorted(NETWORKS)]
 _CALLS = 2  # so that a state is seen
 _RECORDED, _MOST_DRAWN = 2, 20  # files of a case; LiteRT refuses a few
 
@@ -25,14 +27,14 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m tools.litert", description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=5000, help="how many files")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--case", choices=sorted(CASES), action="append", help="only these")
+    parser.add_argument("--case", choices=_NAMES, action="append", help="only these")
     parser.add_argument("--resolver", choices=sorted(RESOLVERS), help="only this one")
     parser.add_argument("--record", type=Path, help="write files and LiteRT's outputs here")
     arguments = parser.parse_args()
     if arguments.record:
         return record(arguments.record)
     verdicts: collections.Counter[str] = collections.Counter()
-    names = arguments.case or sorted(CASES)
+    names = arguments.case or _NAMES
     for i in range(arguments.count):
         name, seed = names[i % len(names)], arguments.seed + i
         data, rng = draw(name, seed)
@@ -50,7 +52,8 @@ def main() -> int:
 def draw(name: str, seed: int) -> tuple[bytes, np.random.Generator]:
     """The bytes of a random file, and the generator of its inputs."""
     rng = np.random.default_rng([seed, *name.encode()])
-    return model(CASES[name](rng)), rng
+    graphs = NETWORKS[name](rng) if name in NETWORKS else [CASES[name](rng)]
+    return model(*graphs), rng
 
 
 def peer_of(data: bytes, resolver: str) -> Any:
@@ -94,7 +97,7 @@ def judge(data: bytes, resolver: Any, rng: np.random.Generator) -> str:
 def record(path: Path) -> int:
     """Writes files, inputs and LiteRT's outputs of both resolvers to an archive."""
     arrays: dict[str, np.ndarray] = {}
-    for name in sorted(CASES):
+    for name in _NAMES:
         found, seed = 0, 0
         while found < _RECORDED and seed < _MOST_DRAWN:
             data, rng = draw(name, seed)
