@@ -386,7 +386,7 @@ def test_the_page_has_the_totals_and_the_failures_in_order(
     assert len(operators) > 1
     assert {each["operator"] for each in first[: len(operators)]} == operators  # they take turns
     shown = re.findall(r"<h3>. (\S+) ", page)
-    assert shown == 2 * [result["id"] for result in failed]
+    assert shown == 2 * [result["id"] for result in failed[: html.MOST]]
     assert failures_of(page) == [*dict.fromkeys(shown)]  # an id is the address of its first failure
     assert {*map(lines.kind, failed)} == {"wrong value", "error"}
     refusal = {"verdict": "fail", "valid": False, "details": []}
@@ -405,6 +405,8 @@ def test_the_page_has_the_totals_and_the_failures_in_order(
 
 def test_a_failure_has_its_numbers_and_their_operands(report: Report, suite: list[Vector]) -> None:
     articles = {}
+    ids = ("nonzero-page-order", "dequantize-elements-999")
+    report = Report(report.header, tuple(r for r in report.results if r["id"] in ids))
     for article in html.page({"one": report}, suite).split("<article")[1:]:
         articles.setdefault(re.findall(r"<h3>. (\S+) ", article)[0], article)
     order = articles["nonzero-page-order"]
