@@ -86,6 +86,18 @@ def test_a_fine_tuned_transformer_has_almost_the_same_bits_in_onnxruntime(tmp_pa
         assert max(stages.differing.values()) < 5
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what Flax and Equinox use
+def test_networks_of_flax_and_equinox_are_quantized_in_a_few_lines():
+    results = example("quantize_flax_equinox")([])
+    assert len(results) == 4
+    for result in results.values():
+        assert result.float_accuracy > 0.93
+        assert abs(result.float_accuracy - result.int8_accuracy) <= 0.01
+        assert result.signal_to_noise > 25
+        assert result.integer_share == 1
+
+
 def test_a_migrated_model_has_onnxruntimes_scores(tmp_path):
     """Untrained, as the training is that of the first example."""
     record = example("migrate_onnx")(["--steps", "0", "--folder", str(tmp_path)])
