@@ -163,8 +163,15 @@ def _near(a: np.ndarray, b: np.ndarray) -> Any:
 
 
 def has_float_operand(model: onnx.ModelProto) -> bool:
-    """True where ONNX Runtime quantizes weights or a bias that the file has as floats."""
-    floats = {x.name for x in model.graph.initializer if x.data_type in (1, 10)}
+    """True where ONNX Runtime quantizes floats of the file, or drops a bias's zero point."""
+    arrays = {x.name: numpy_helper.to_array(x) for x in model.graph.initializer}
+    floats = {name for name, x in arrays.items() if x.dtype.kind == "f"}
+    floats |= {
+        node.output[0]
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear" and len(node.input) > 2
+        if arrays[node.input[2]].dtype == np.int32 and arrays[node.input[2]].any()
+    }
     products = (
         node for node in model.graph.node if node.op_type in ("Conv", "ConvTranspose", "Gemm")
     )
@@ -173,7 +180,7 @@ def has_float_operand(model: onnx.ModelProto) -> bool:
 
 def has_blocks(model: onnx.ModelProto) -> bool:
     """True where ONNX Runtime makes a MatMulNBits, which quantizes the floats of a product."""
-    if all(node.op_type != "MatMul" for node in model.graph.node):
+    if all(node.op_type not in ("Gemm", "MatMul") for node in model.graph.node):
         return False
     try:
         return any(node.op_type == "MatMulNBits" for node in peer.fuse(model).graph.node)

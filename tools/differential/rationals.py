@@ -65,7 +65,9 @@ def evaluate(
         operands = [known[name] if name else None for name in node.input]
         sizes = [np.size(x[0] if isinstance(x, Real | Steps) else x) for x in operands]
         if node.op_type not in _FUNCTIONS or 0 in sizes:
-            known |= _by_peer(node, operands, noise, opset)
+            known |= (found := _by_peer(node, operands, noise, opset))
+            if node.op_type == "DynamicQuantizeLinear":
+                _refuse_ties(operands[0], [found[name] for name in node.output], opset)
             continue
         found = _FUNCTIONS[node.op_type](operands, attributes, noise, opset)
         if whole_softmax and node.op_type == "Softmax" and node.output[0] in scales:
@@ -74,6 +76,14 @@ def evaluate(
             found = _widen(found, slack)
         known[node.output[0]] = type(found)(*map(np.asarray, found))  # scalars as well
     return known
+
+
+def _refuse_ties(x: Any, outputs: list[Any], opset: int) -> None:
+    """Refuses quotients that a float32 division may round to a tie, and a rational does not."""
+    _, scale, zero = (y[0] if isinstance(y, Real | Steps) else y for y in outputs)
+    found = quantize((x, np.asarray(scale, np.float32), zero), {}, Fraction(1, 1 << 23), opset)
+    if np.any(found.low != found.high):
+        raise OverflowError("float32 may round a quotient of DynamicQuantizeLinear to a tie")
 
 
 def _with_whole_factor(x: Real, scale: np.ndarray) -> Real:

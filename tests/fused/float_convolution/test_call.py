@@ -1,5 +1,7 @@
 """Float convolutions and products: one order of sums, maps, gradients, exports, odd operands."""
 
+import itertools
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -36,6 +38,28 @@ def test_xla_computes_the_definition(seed):
 @needs_kernels
 def test_kernels_have_the_bits_of_the_definition():
     assert not [*calls.mismatches("native_cpu", 1000, 1040)]
+
+
+@needs_kernels
+@pytest.mark.parametrize("window", [(1, 2), (1, 3), (1, 1, 2)])
+def test_padding_that_keeps_the_number_of_pixels(window):
+    ones = (1,) * len(window)
+    for size in itertools.product(range(1, 4), repeat=len(window)):
+        for ends in itertools.product(range(3), repeat=len(window)):
+            result = tuple(s + e - k + 1 for s, e, k in zip(size, ends, window, strict=True))
+            line = result[-1] + window[-1] - 1
+            if min(result) < 1 or math.prod(size[:-1]) * line != math.prod(result):
+                continue
+            rng = np.random.default_rng([*size, *ends])
+            plan, operands = FLOAT_CONVOLUTION.plan(
+                jnp.asarray(rng.normal(size=(1, *size, 2)), np.float32),
+                jnp.asarray(rng.normal(size=(3, 2, *window)), np.float32),
+                output_sizes=result,
+                geometry=Geometry(ones, tuple((0, end) for end in ends), ones),
+            )
+            found = [call(plan, operands, name) for name in ("native_cpu", "xla")]
+            text = f"{size} padded by {ends}"
+            np.testing.assert_allclose(*found, rtol=0, atol=2e-5, err_msg=text)
 
 
 @needs_kernels

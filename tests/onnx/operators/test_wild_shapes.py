@@ -499,3 +499,36 @@ def test_a_chain_of_equal_sizes():
     y = file("LSTM", "x", *weights, "n", "h", hidden_size=3)
     call = {"x": normal(5, 4, 2), "n": np.int32([1, 5, 3, 2]), "h": normal(1, 4, 3)}
     check(file, [y], call, rtol=2e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 0, 5), (2, 0, 3, 0), (0, 0, 0), (0, 2, 4)])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_bytes_without_images_or_channels_have_no_averages(shape, is_last):
+    shape = (shape[0], *shape[2:], shape[1]) if is_last else shape
+    scale, zero = np.float32(0.5), np.uint8(3)
+    file = File(x=(BYTE, shape))
+    names = ("x", scale, zero, scale, zero)
+    average = file(f"{MS}:QLinearGlobalAveragePool", *names, channels_last=int(is_last))
+    y = dmlax.onnx.load(file.model(average))(np.zeros(shape, np.uint8))[average]
+    ones = (1,) * (len(shape) - 2)
+    channels = shape[-1] if is_last else shape[1]
+    assert y.shape == ((shape[0], *ones, channels) if is_last else (shape[0], channels, *ones))
+    assert y.dtype == np.uint8
+
+
+@pytest.mark.parametrize("op", ["QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearConv"])
+@pytest.mark.parametrize("reader", ["", "QLinearSigmoid"])
+def test_files_whose_bytes_are_channels_last(op, reader):
+    rng = np.random.default_rng(0)
+    scale, zero = np.float32(0.5), np.uint8(3)
+    file, parameters = File(x=(BYTE, (2, 4, 5, 3))), (scale, zero)
+    if op == "QLinearConv":
+        weights = rng.integers(0, 255, (6, 3, 2, 2)).astype(np.uint8)
+        names = ("x", *parameters, weights, *parameters, np.float32(40), zero)
+        y = file(f"{MS}:{op}", *names, channels_last=1)
+    else:
+        window = {"kernel_shape": [2, 3]} if op == "QLinearAveragePool" else {}
+        y = file(f"{MS}:{op}", "x", *parameters, *parameters, channels_last=1, **window)
+    y = file(f"{MS}:{reader}", y, np.float32(0.1), zero, *parameters) if reader else y
+    x = rng.integers(0, 255, (2, 4, 5, 3)).astype(np.uint8)
+    check(file, [y], {"x": x})

@@ -612,9 +612,14 @@ def quantized_average_pool(
 def quantized_global_average_pool(
     x: Quantized, y: Output, *, channels_last: int = 0, arithmetic: Arithmetic
 ) -> Array:
-    """Averages every channel."""
+    """Averages every channel; no images or channels have no averages, whatever their pixels."""
+    values, pixels = x.values, slice(1, -1) if channels_last else slice(2, None)
+    if 0 in values.shape[pixels]:
+        sizes = [*values.shape]
+        sizes[pixels] = [1] * (values.ndim - 2)
+        values = values.reshape(sizes) if 0 in sizes else values
     return dmlax.quantized_linear_global_average_pooling(
-        x.values,
+        values,
         dimension_numbers=image_layout(x.values.ndim, bool(channels_last)),
         arithmetic=arithmetic,
         **parameters_of(input=x, output=y),

@@ -132,7 +132,7 @@ class _Layout:
         """The places of a node's images if it computes channels last, else none."""
         if places := self._float_images(node):
             return places
-        if node.op not in _IMAGES or len(node.outputs) != 1:
+        if node.op not in _IMAGES or len(node.outputs) != 1 or node.attributes.get("channels_last"):
             return ()
         places = tuple(range(len(node.inputs))[_IMAGES[node.op]])
         names = [node.inputs[place] for place in places]

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/phases.h"
@@ -41,9 +42,9 @@ struct FloatShape {
   int64_t pixels() const { return images * output_pixels(); }
   bool is_depthwise() const { return groups > 1 && channels() == 1 && columns() == 1; }
   bool is_product() const {
-    return product(&FloatAxis::kernel) == 1 && product(&FloatAxis::stride) == 1 &&
-           input_pixels() == output_pixels() && axes[0].start == 0 && axes[1].start == 0 &&
-           axes[2].start == 0;
+    return std::all_of(std::begin(axes), std::end(axes), [](const FloatAxis& axis) {
+      return axis.kernel == 1 && axis.stride == 1 && axis.start == 0 && axis.size == axis.output;
+    });
   }
   // Whether the taps of a line are read as one, of a padded copy: alone they are short.
   bool reads_lines() const {
