@@ -92,4 +92,4 @@ def test_a_distribution_of_the_sources_has_what_its_tests_need(tmp_path, monkeyp
     assert needed | {"pyproject.toml", "noxfile.py", "CMakeLists.txt", "README.md"} <= names
     assert info["Description-Content-Type"] == "text/markdown"
     assert "](docs/" not in info.get_payload()
-    assert {"compare", "cuda", "cuda13", "onnx"} == set(info.get_all("Provides-Extra"))
+    assert {"compare", "cuda", "cuda13", "onnx", "plot"} == set(info.get_all("Provides-Extra"))

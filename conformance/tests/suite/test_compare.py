@@ -78,5 +78,5 @@ def test_the_first_differences_are_shown() -> None:
 
 
 def test_describe_prints_small_tensors_only() -> None:
-    assert describe(tensors.from_numpy(bits(0x3F800000)["Y"])) == "float32[1] 0x3f800000"
+    assert describe(tensors.from_numpy(bits(0x3F800000)["Y"])) == "float32[1] 1.0"
     assert describe(tensors.from_numpy(np.zeros(99, np.int8))) == "int8[99]"

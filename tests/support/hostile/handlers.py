@@ -26,6 +26,7 @@ REFUSALS = (  # the handlers', then XLA's own for a result's data type
     *("convolution: ", "matrix product: ", "matrix product's epilogue: ", "element_wise: "),
     *("quantized_binary: ", "lookup: ", "pooling: ", "dynamic_quantize: ", "nonzero_coordinates: "),
     *("rows: ", "quantized_softmax: ", "block product: ", "float convolution: "),
+    "level product: ",
     "Wrong buffer dtype",
 )
 
