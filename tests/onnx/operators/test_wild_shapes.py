@@ -517,18 +517,21 @@ def test_bytes_without_images_or_channels_have_no_averages(shape, is_last):
 
 
 @pytest.mark.parametrize("op", ["QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearConv"])
-@pytest.mark.parametrize("reader", ["", "QLinearSigmoid"])
+@pytest.mark.parametrize("reader", ["", "QLinearAdd", "QLinearSigmoid"])
 def test_files_whose_bytes_are_channels_last(op, reader):
     rng = np.random.default_rng(0)
     scale, zero = np.float32(0.5), np.uint8(3)
     file, parameters = File(x=(BYTE, (2, 4, 5, 3))), (scale, zero)
     if op == "QLinearConv":
-        weights = rng.integers(0, 255, (6, 3, 2, 2)).astype(np.uint8)
+        weights = rng.integers(0, 255, (3, 3, 3, 3)).astype(np.uint8)
         names = ("x", *parameters, weights, *parameters, np.float32(40), zero)
-        y = file(f"{MS}:{op}", *names, channels_last=1)
+        y = file(f"{MS}:{op}", *names, channels_last=1, pads=[1, 1, 1, 1])
     else:
         window = {"kernel_shape": [2, 3]} if op == "QLinearAveragePool" else {}
         y = file(f"{MS}:{op}", "x", *parameters, *parameters, channels_last=1, **window)
-    y = file(f"{MS}:{reader}", y, np.float32(0.1), zero, *parameters) if reader else y
+    if reader:
+        addend = ("x", *parameters) if op == "QLinearConv" else (np.uint8([[9]]), *parameters)
+        others = addend if reader == "QLinearAdd" else ()
+        y = file(f"{MS}:{reader}", y, np.float32(0.1), zero, *others, *parameters)
     x = rng.integers(0, 255, (2, 4, 5, 3)).astype(np.uint8)
     check(file, [y], {"x": x})
