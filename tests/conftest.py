@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import importlib.util
 import itertools
 import os
 import platform
@@ -34,6 +35,17 @@ from support.memory import MEMORY, resident
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Below pytest an operation's place is some sixty frames, a tenth of tracing and compiling.
 jax.config.update("jax_traceback_in_locations_limit", 0)
+
+# The sessions of the oldest and the newest Python do not install the group `integrations`.
+collect_ignore = (
+    []
+    if importlib.util.find_spec("flax")
+    else [
+        "litert/test_docs.py",
+        "quantization/test_flax_networks.py",
+        "support/flax_networks.py",
+    ]
+)
 
 _COMMON = {
     "deadline": None,  # most of an example is compilation
