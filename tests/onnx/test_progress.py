@@ -1,4 +1,4 @@
-"""What the commands say about work that takes long."""
+"""Messages of the commands about work that takes long."""
 
 import io
 import sys

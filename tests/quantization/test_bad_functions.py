@@ -1,4 +1,4 @@
-"""What quantize refuses or leaves in float, and the names in its errors."""
+"""Functions that quantize refuses or leaves in float, and the names in its errors."""
 
 import jax.numpy as jnp
 import numpy as np

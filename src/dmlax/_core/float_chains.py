@@ -26,7 +26,7 @@ _OF_WINDOWS = {
 
 
 class _Chain(NamedTuple):
-    """How an array follows from bytes.
+    """The step that makes an array from bytes.
 
     `kind` is "bytes", "parameter" or the part of an operator.
     """

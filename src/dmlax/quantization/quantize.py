@@ -215,7 +215,7 @@ class _Values:
         return element_wise_dequantize_linear(integers, *scale)
 
     def operator(self, function: Callable[..., Array]) -> Callable[..., Array]:
-        """What runs for an operator."""
+        """Returns the function that runs for an operator; the training twin returns its own."""
         return function
 
     def lookup(self, step: Step, x: Array) -> Array:
