@@ -179,7 +179,9 @@ struct Group {
     }
     if (blocks == kLevelBlocks && bytes % 16 == 0) return;
     step = layout.quads * 16;
-    std::memset(copy, 0, static_cast<size_t>(kLevelBlocks * step));
+    const auto size = static_cast<size_t>(kLevelBlocks * step);
+    // The bound always holds. GCC, which takes `step` for negative, wants to see it.
+    std::memset(copy, 0, size < sizeof copy ? size : sizeof copy);
     for (int64_t i = 0; i < blocks; ++i) {
       std::memcpy(copy + i * step, from + i * bytes, static_cast<size_t>(bytes));
     }
