@@ -76,7 +76,8 @@ def pack_bits(array: _Bytes, bits: int) -> _Bytes:
     pad: Any = jnp.pad if isinstance(array, Array) else np.pad
     fields: Any = pad(array.astype(np.uint8) & np.uint8((1 << bits) - 1), edges)
     rows: _Bytes = fields.reshape((*fields.shape[:-1], -1, shifts.size)) << shifts
-    return rows.sum(-1, dtype=np.uint8)
+    packed: _Bytes = rows.sum(-1, dtype=np.uint8)
+    return packed
 
 
 def unpack_bits(held: _Bytes, bits: int, count: int, is_signed: bool = False) -> _Bytes:
