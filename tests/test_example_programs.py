@@ -94,6 +94,7 @@ def test_networks_of_flax_and_equinox_are_quantized_in_a_few_lines():
     for result in results.values():
         assert result.float_accuracy > 0.93
         assert abs(result.float_accuracy - result.int8_accuracy) <= 0.01
+        assert result.tuned_accuracy > max(0.9, result.two_bit_accuracy)
         assert result.signal_to_noise > 25
         assert result.integer_share == 1
 

@@ -45,8 +45,9 @@ def train(
     steps: int,
     key: Array,
     rate: float = 0.005,
+    size: int = 128,
 ) -> Any:
-    """Adam on the cross entropy of random batches, the step size falling to zero."""
+    """Adam on the cross entropy of random batches of a size, the step size falling to zero."""
 
     def loss(weights: Any, images: Array, labels: Array) -> Array:
         scores = scores_of(weights, images)
@@ -55,7 +56,7 @@ def train(
     @jax.jit
     def step(i: Array, state: tuple) -> tuple:
         weights, first, second = state
-        picked = jax.random.randint(jax.random.fold_in(key, i), (128,), 0, len(digits.images))
+        picked = jax.random.randint(jax.random.fold_in(key, i), (size,), 0, len(digits.images))
         slope = jax.grad(loss)(weights, digits.images[picked], digits.labels[picked])
         first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, slope)
         second = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, second, slope)

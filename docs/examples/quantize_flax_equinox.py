@@ -1,4 +1,4 @@
-"""Four float networks for handwritten digits, quantized by `dmlax.quantization` in a few lines.
+"""Four float networks for digits, quantized and tuned by `dmlax.quantization` in a few lines.
 
     python docs/examples/quantize_flax_equinox.py
 
@@ -81,10 +81,16 @@ def of_equinox(network: eqx.Module) -> Model:
     return Model(lambda params, x: eqx.combine(params, rest)(x[..., 0]), params)
 
 
-def quantized(model: Model, images: Array) -> Quantized:
+def quantized(model: Model, images: Array, bits: int = 8) -> Quantized:
     """The network in 8 bits, with a scale for each output channel of the weights."""
     batches = [images[:500], images[500:1000]]  # of the size of the calls to come
-    return quantize(*model, batches, rules=[Rule(per_channel=True, dtype="uint8")])
+    return quantize(*model, batches, rules=[Rule(per_channel=True, dtype="uint8", bits=bits)])
+
+
+def tuned(network: Quantized, params: Any, known: digits.Digits, steps: int) -> Quantized:
+    """The network after training in the arithmetic that is deployed."""
+    options = {"key": jax.random.key(2), "rate": 0.002, "size": 500}
+    return network.with_params(digits.train(network.training(), params, known, steps, **options))
 
 
 # All of them -----------------------------------------------------------------------------------
@@ -96,18 +102,23 @@ class Result(NamedTuple):
     Attributes:
       float_accuracy: in float32.
       int8_accuracy: in 8 bits.
+      two_bit_accuracy: with weights of 2 bits.
+      tuned_accuracy: with weights of 2 bits, after fine-tuning.
       signal_to_noise: of the scores in 8 bits, in decibels.
       integer_share: the share of the multiply-adds that run in integers.
     """
 
     float_accuracy: float
     int8_accuracy: float
+    two_bit_accuracy: float
+    tuned_accuracy: float
     signal_to_noise: float
     integer_share: float
 
     def __str__(self) -> str:
         return (
             f"float32 {self.float_accuracy:.1%}  int8 {self.int8_accuracy:.1%}  "
+            f"2 bits {self.two_bit_accuracy:.1%}  tuned {self.tuned_accuracy:.1%}  "
             f"{self.signal_to_noise:.1f} dB  {self.integer_share:.0%} in integers"
         )
 
@@ -124,12 +135,16 @@ def main(arguments: Sequence[str] = ()) -> dict[str, Result]:
     }
     results = {}
     for name, (function, initial) in models.items():
-        params = digits.train(function, initial, known, options.steps, jax.random.key(1))
-        int8 = quantized(Model(function, params), known.images)
-        scores, scores_8 = jax.jit(function)(params, unseen.images), jax.jit(int8)(unseen.images)
-        accuracies = ((x.argmax(1) == unseen.labels).mean() for x in (scores, scores_8))
-        noise = calibration.error_report({"scores": scores}, {"scores": scores_8}).layers[0]
-        result = Result(*map(float, accuracies), noise.signal_to_noise, int8.report.integer_share)
+        model = Model(
+            function, digits.train(function, initial, known, options.steps, jax.random.key(1))
+        )
+        int8, int2 = (quantized(model, known.images, bits) for bits in (8, 2))
+        tuned_2 = tuned(int2, model.params, known, options.steps // 3)
+        scores = jax.jit(function)(model.params, unseen.images)
+        every = [scores, *(jax.jit(network)(unseen.images) for network in (int8, int2, tuned_2))]
+        accuracies = (float((x.argmax(1) == unseen.labels).mean()) for x in every)
+        noise = calibration.error_report({"scores": scores}, {"scores": every[1]}).layers[0]
+        result = Result(*accuracies, noise.signal_to_noise, int8.report.integer_share)
         results[name] = result
         print(f"{name:22}{result}")
     return results
