@@ -119,6 +119,21 @@ class Descriptors(SphinxDirective):
         return self.parse_text_to_nodes(f"```{{eval-rst}}\n{text}\n```\n")
 
 
+class Source(SphinxDirective):
+    """Functions of the library, one a line: the file in `src/dmlax`, and the name."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """A line with the file, and its code, for each function."""
+        blocks = []
+        for line in self.content:
+            file, name = line.split()
+            code = f"```{{literalinclude}} /../src/dmlax/{file}\n:pyobject: {name}\n```"
+            blocks.append(f"From `dmlax/{file}`:\n\n{code}")
+        return self.parse_text_to_nodes("\n\n".join(blocks))
+
+
 class SupportTables(SphinxDirective):
     """One operator's tables for each feature level, from the rows that validation reads."""
 
@@ -219,6 +234,27 @@ def _close_examples(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = source[0].replace("\n\n```\n", "\n```\n")
 
 
+_LEVELS = """
+## Feature levels
+
+[`dmlax.directml`](../directml.md) accepts the tensors below. Rules of
+[every tensor](../directml.md#rules-of-every-tensor), and what DirectML's pages
+[leave open in every operator](../directml.md#what-the-pages-leave-open), are on its page.
+"""
+
+
+def _add_tables(app: Sphinx, page: str, source: list[str]) -> None:
+    """End an operator's page with the tables of its descriptors and of its golden vectors."""
+    for row in OPERATORS:
+        if page == f"operators/{row.name}":
+            names = [support.desc.operator for support in row.supports]
+            parts = [_LEVELS] if names else []
+            parts += [f"A `{name}OperatorDesc`:\n\n```{{support}} {name}\n```" for name in names]
+            parts += [f"```{{rules}} {names[0]}\n```"] if names else []
+            parts += [f"## Golden vectors\n\n```{{vectors}} {row.name}\n```"]
+            source[0] += "\n\n".join(parts) + "\n"
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the directives."""
     app.add_directive("vectors", Vectors)
@@ -229,6 +265,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("support", SupportTables)
     app.add_directive("rules", Rules)
     app.add_directive("findings", Findings)
+    app.add_directive("source", Source)
+    app.connect("source-read", _add_tables)
     app.connect("source-read", _close_examples)
     app.connect("env-check-consistency", _check_coverage)
     return {"parallel_read_safe": True}
