@@ -1,39 +1,19 @@
 """Fixed-point requantization, against Python's integers and its float64."""
 
-import fractions
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dmlax._core import fixed_point
-from dmlax._core.fixed_point import Multiplier
+from dmlax._core.fixed_point import Float64, Multiplier
+from support.fixed_point import float64, half_away, half_up, high, multiplier, once
 
 RNG = np.random.default_rng(0)
 EDGES = [0, 1, -1, 2**30, -(2**30), 2**31 - 1, -(2**31)]
 NUMBERS = np.array([*EDGES, *RNG.integers(-(2**31), 2**31, 3000), *range(-200, 200)], np.int64)
 FACTORS = 2.0 ** RNG.uniform(-34, 0, NUMBERS.size)
 FACTORS[::5] = 2.0 ** RNG.integers(-31, 0, FACTORS[::5].size)  # ties
-
-
-def high(x, value, exponent):
-    """The product's high word, before the shift to the right."""
-    return ((x << max(exponent, 0)) * value + (1 << 30)) >> 31
-
-
-def half_away(x, count):
-    rounded = (abs(x) + (1 << count >> 1)) >> count
-    return rounded if x >= 0 else -rounded
-
-
-def half_up(x, count):
-    return (x + (1 << count >> 1)) >> count
-
-
-def once(x, value, exponent):
-    return (x * value + (1 << (30 - exponent))) >> (31 - exponent)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +55,22 @@ def test_sums_of_64_bits_are_scaled_by_15_bits():
 def test_float64_products_round_halves_away(real):
     most = min(int(30000 / real), 2**31 - 1)
     numbers = np.unique([*RNG.integers(-most, most, 2000), *range(-300, 300)]).astype(np.int32)
-    wanted = []
-    for x in numbers.tolist():
-        exact = fractions.Fraction(abs(x * real))  # the float64 product
-        wanted.append(int(math.copysign(math.floor(exact + fractions.Fraction(1, 2)), x)))
+    wanted = [float64(x, real) for x in numbers.tolist()]
     pair = fixed_point.widen(jnp.asarray(numbers))
-    assert fixed_point.scale_float64(pair, np.float64(real)).tolist() == wanted
+    assert fixed_point.scale_float64(pair, Float64.of(real)).tolist() == wanted
+
+
+def test_factors_of_traced_scales_are_those_of_known_ones():
+    a, b, divisor = (2.0 ** RNG.uniform(-20, 20, (3, 5000))).astype(np.float32)
+    b[::3], divisor[::3] = 1, 2.0 ** RNG.integers(-9, 9, b[::3].size)
+    a[1::50], divisor[2::70] = -a[1::50], -divisor[2::70]
+    a[:8] = [1 - 2.0**-24, 2.0**-126, 2.0**127, 2.0**-149, 1e-38, 3e38, 1, 2]
+    real = a.astype(np.float64) * b / divisor
+    for kind in (Multiplier, Float64):
+        known, traced = kind.of(real), jax.jit(kind.of_quotient)(a, b, divisor)
+        # A float64 of 2**20 or more stands for any such one.
+        near = np.abs(real) < 2.0**20 if kind is Float64 else np.full(real.shape, True)
+        for x, y in zip(known, traced, strict=True):
+            assert np.asarray(x)[near].tolist() == np.asarray(y)[near].tolist()
+    by = Multiplier.of(real)
+    assert [*zip(by.value.tolist(), by.exponent.tolist(), strict=True)] == [*map(multiplier, real)]

@@ -80,7 +80,7 @@ def test_scales_that_a_program_holds_round_alike(has_bias):
 
     @jax.jit
     def call(accumulator):
-        threshold = requantize.threshold_of_constants(scales, accumulator, "exact", has_bias)
+        threshold = requantize.factors_of_constants(scales, accumulator, "exact", has_bias)
         assert threshold is not None
         return requantize.requantizer(
             *map(jnp.asarray, scales),
@@ -98,7 +98,7 @@ def test_a_threshold_is_that_of_finite_scales_which_a_program_holds():
     rows, columns, one = np.float32([[1], [2]]), np.float32([3, 4]), np.ones((), np.float32)
 
     def shape(input, *scales, arithmetic="exact"):
-        found = requantize.threshold_of_constants(scales, input, arithmetic)
+        found = requantize.factors_of_constants(scales, input, arithmetic)
         return None if found is None else found.integer.shape
 
     @jax.jit

@@ -10,9 +10,13 @@ def largest_difference(dtype: np.dtype, has_zero_point: bool) -> int:
     return 255 if has_zero_point or dtype == np.uint8 else 128
 
 
-def overflow_notes(bound: int, has_bias: bool) -> list[str]:
-    """Says whether accumulators of at most `bound`, the bias apart, can overflow."""
+def overflow_notes(bound: int, has_bias: bool, requantization: str | None = None) -> list[str]:
+    """Says whether accumulators of at most `bound`, the bias apart, can overflow.
+
+    A requantization other than the arithmetic's is XLA's.
+    """
+    notes = [f"requantization {requantization}: of int32 sums, by xla"] if requantization else []
     if bound > INT32_MAX:
-        return [f"int32 accumulators can overflow: they may reach {bound:,}, and wrap"]
+        return [*notes, f"int32 accumulators can overflow: they may reach {bound:,}, and wrap"]
     bias = ", the bias apart" if has_bias else ""
-    return [f"int32 accumulators cannot overflow: at most {bound:,}{bias}"]
+    return [*notes, f"int32 accumulators cannot overflow: at most {bound:,}{bias}"]

@@ -4,7 +4,7 @@ import functools
 import math
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -89,6 +89,32 @@ def kernel(
         return why_not(plan, other)
 
     return Lowering(name, run, why_not_static, (platform,))
+
+
+class SummingPlan(Plan, Protocol):
+    """A plan of which a kernel may compute the sums alone."""
+
+    @property
+    def sums(self) -> "SummingPlan | None":
+        """The plan of the int32 sums where XLA requantizes them, else None."""
+
+
+def requantized_after(
+    lowering: Lowering[Any, OperandsT, Array],
+    without_scales: Callable[[OperandsT], OperandsT],
+    finish: Callable[[Any, OperandsT, Array], Array],
+) -> Lowering[Any, OperandsT, Array]:
+    """Makes a kernel's lowering run plans that have `sums`, which `finish` then requantizes."""
+
+    def run(plan: SummingPlan, operands: OperandsT) -> Array:
+        if plan.sums is None:
+            return lowering.run(plan, operands)
+        return finish(plan, operands, lowering.run(plan.sums, without_scales(operands)))
+
+    def why_not(plan: SummingPlan, platform: str) -> str | None:
+        return lowering.why_not(plan.sums or plan, platform)
+
+    return replace(lowering, run=run, why_not=why_not)
 
 
 @dataclass(frozen=True)

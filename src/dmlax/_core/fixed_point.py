@@ -5,7 +5,8 @@ words hold here: JAX has no int64 unless x64 is on.
 """
 
 import itertools
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,10 @@ from jax import Array, lax
 
 from dmlax._core import float_bits
 
+Requantization = Literal[
+    "fixed_point_single", "fixed_point_double", "fixed_point_half_up", "float64"
+]
+REQUANTIZATIONS = get_args(Requantization)
 Pair: TypeAlias = tuple[Array, Array]
 """64 bits of two's complement: the high word is int32, the low one is uint32."""
 
@@ -23,39 +28,109 @@ def round_half_away(x: np.ndarray | np.floating[Any]) -> np.ndarray:
 
 
 class Multiplier(NamedTuple):
-    """Known factors, each with its integer of 31 bits and its exponent."""
+    """Factors, each with its integer of 31 bits and its exponent; known ones are NumPy's."""
 
-    value: np.ndarray
-    exponent: np.ndarray
+    value: Any
+    exponent: Any
 
     @classmethod
     def of(cls, real: np.ndarray | float) -> "Multiplier":
         """The nearest multipliers; factors below 2**-32 are 0."""
         mantissa, exponent = np.frexp(np.asarray(real, np.float64))
-        scaled = mantissa * 2.0**31
-        value = round_half_away(scaled).astype(np.int64)
-        is_one = value == 1 << 31
-        value, exponent = np.where(is_one, value >> 1, value), exponent + is_one
-        is_tiny, is_huge = exponent < -31, exponent > 30
-        value = np.where(is_tiny, 0, np.where(is_huge, (1 << 31) - 1, value))
-        exponent = np.where(is_tiny, 0, np.where(is_huge, 30, exponent))
-        return cls(value.astype(np.int32), exponent.astype(np.int32))
+        value = round_half_away(mantissa * 2.0**31).astype(np.int64)
+        return cls(*_bounded(np, value, exponent.astype(np.int32)))
+
+    @classmethod
+    def of_quotient(cls, a: Array, b: Array, divisor: Array) -> "Multiplier":
+        """Those of a float64 `a * b / divisor`, of float32 that the program computes."""
+        negative, words, exponent = _divide(a, b, divisor)
+        bits = 64 - lax.clz(float_bits.bitcast(words[0], jnp.int32))
+        # A float64 rounds to a half of an integer from half its last bit below on.
+        for place in (bits - 32, bits - 54):
+            words = _add_words(words, [_bit(place, 1), _bit(place, 0)])
+        count = (bits - 31).astype(jnp.uint32)
+        value = (words[0] << (32 - count)) | (words[1] >> count)
+        is_one = value >> 31 != 0
+        value = float_bits.bitcast(jnp.where(is_one, value >> 1, value), jnp.int32)
+        value = jnp.where(negative, -value, value)
+        return cls(*_bounded(jnp, value, exponent + bits + is_one.astype(jnp.int32)))
 
     @property
-    def left(self) -> np.ndarray:
+    def left(self) -> Any:
         """The shift of the factor's integer before the product."""
-        shift: np.ndarray = np.maximum(self.exponent, 0).astype(np.int32)
-        return shift
+        return self.exponent.clip(0)
 
     @property
-    def right(self) -> np.ndarray:
+    def right(self) -> Any:
         """The shift of the product's high word."""
-        shift: np.ndarray = np.maximum(-self.exponent, 0).astype(np.int32)
-        return shift
+        return (-self.exponent).clip(0)
 
 
-def product(x: Array, value: np.ndarray) -> Pair:
-    """The 64-bit product of an int32 and a known int32."""
+def _bounded(numbers: Any, value: Any, exponent: Any) -> tuple[Any, Any]:
+    """An integer of at most 31 bits and an exponent from -31 to 30."""
+    if numbers is np:
+        is_one = abs(value) == 1 << 31
+        value, exponent = np.where(is_one, value >> 1, value), exponent + is_one
+    is_tiny, is_huge = exponent < -31, exponent > 30
+    most = numbers.where(value < 0, 1 - 2**31, 2**31 - 1)
+    value = numbers.where(is_tiny, 0, numbers.where(is_huge, most, value))
+    exponent = numbers.where(is_tiny, 0, numbers.where(is_huge, 30, exponent))
+    return value.astype(np.int32), exponent.astype(np.int32)
+
+
+class Float64(NamedTuple):
+    """Factors `(high * 2**32 + low) * 2**(exponent - 53)`; those of 2**20 or more are any such."""
+
+    negative: Any
+    high: Any
+    low: Any
+    exponent: Any
+
+    @classmethod
+    def of(cls, real: np.ndarray | float) -> "Float64":
+        """The words of known factors."""
+        mantissa, exponent = np.frexp(np.asarray(real, np.float64))
+        value = np.abs(mantissa * 2.0**53).astype(np.int64)
+        high, low = (value >> 32).astype(np.uint32), (value & 0xFFFFFFFF).astype(np.uint32)
+        return cls(mantissa < 0, high, low, np.minimum(exponent, 21).astype(np.int32))
+
+    @classmethod
+    def of_quotient(cls, a: Array, b: Array, divisor: Array) -> "Float64":
+        """`a * b / divisor` of float32 that the program computes."""
+        negative, words, exponent = _divide(a, b, divisor)
+        bits = 64 - lax.clz(float_bits.bitcast(words[0], jnp.int32))
+        count = (bits - 53).astype(jnp.uint32)
+        half = (jnp.uint32(1) << (count - 1)) - 1 + ((words[1] >> count) & 1)
+        high, low = _add_words(words, [jnp.zeros_like(half), half])
+        low = (high << (32 - count)) | (low >> count)
+        return cls(negative, high >> count, low, jnp.minimum(exponent + bits, 21))
+
+
+def _divide(a: Array, b: Array, divisor: Array) -> tuple[Array, list[Array], Array]:
+    """The sign of a quotient; its words, of 56 to 58 bits; their exponent.
+
+    The last bit says whether there are more.
+    """
+    x, y, d = map(float_bits.unpack, jnp.broadcast_arrays(a, b, divisor))
+    high, low = float_bits.multiply_wide(x.mantissa, y.mantissa)
+
+    def step(i: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        rest, above, below = state
+        place = 47 - i
+        word = jnp.where(place < 32, low, high) >> (place & 31).astype(jnp.uint32)
+        rest = 2 * rest + jnp.where(place < 0, 0, word & 1)
+        digit = (rest >= d.mantissa).astype(jnp.uint32)
+        return rest - digit * d.mantissa, (above << 1) | (below >> 31), (below << 1) | digit
+
+    zero = (high ^ high) + (d.mantissa ^ d.mantissa)
+    rest, above, below = lax.fori_loop(0, 80, step, (zero, zero, zero))
+    words = [(above << 1) | (below >> 31), (below << 1) | (rest != 0).astype(jnp.uint32)]
+    negative = x.negative ^ y.negative ^ d.negative
+    return negative, words, x.exponent + y.exponent - d.exponent - 33
+
+
+def product(x: Array, value: Any) -> Pair:
+    """The 64-bit product of an int32 and another, which may be known."""
     return product_of(x, jnp.asarray(value, jnp.int32))
 
 
@@ -78,21 +153,16 @@ def widen(x: Array) -> Pair:
     return x >> 31, float_bits.bitcast(x, jnp.uint32)
 
 
-def shift_pair(x: Pair, count: np.ndarray | int) -> Array:
+def shift_pair(x: Pair, count: Any) -> Array:
     """floor(x / 2**count + 1/2) modulo 2**32, for counts of 0 to 62."""
-    count = np.asarray(count, np.int64)
-    half = np.where(count > 0, 1 << np.maximum(count - 1, 0), 0)
-    high, low = add_pairs(x, _words(half))
-    part, word = (count & 31).astype(np.uint32), count >= 32
+    count = jnp.asarray(count, jnp.int32)
+    half = float_bits.bitcast(_bit(count - 1, 1), jnp.int32), _bit(count - 1, 0)
+    high, low = add_pairs(x, half)
+    part = (count & 31).astype(jnp.uint32)
     # A shift by 32 is none in XLA.
     below = (low >> part) | ((float_bits.bitcast(high, jnp.uint32) << 1) << (31 - part))
-    above = float_bits.bitcast(high >> part.astype(np.int32), jnp.uint32)
-    return float_bits.bitcast(jnp.where(word, above, below), jnp.int32)
-
-
-def _words(value: np.ndarray) -> Pair:
-    high, low = (value >> 32).astype(np.int32), (value & 0xFFFFFFFF).astype(np.uint32)
-    return jnp.asarray(high), jnp.asarray(low)
+    above = float_bits.bitcast(high >> part.astype(jnp.int32), jnp.uint32)
+    return float_bits.bitcast(jnp.where(count >= 32, above, below), jnp.int32)
 
 
 def _high_product(x: Array, by: Multiplier) -> Array:
@@ -100,19 +170,19 @@ def _high_product(x: Array, by: Multiplier) -> Array:
     return shift_pair(product(x << by.left, by.value), 31)
 
 
-def divide_half_away(x: Array, count: np.ndarray | int) -> Array:
+def divide_half_away(x: Array, count: Any) -> Array:
     """x / 2**count, rounded half away from zero."""
-    mask = (np.int64(1) << np.asarray(count, np.int64)) - 1
-    rest = x & mask.astype(np.int32)
-    threshold = (mask >> 1).astype(np.int32) + (x < 0).astype(jnp.int32)
-    return (x >> np.asarray(count, np.int32)) + (rest > threshold).astype(jnp.int32)
+    count = jnp.asarray(count, jnp.int32)
+    mask = float_bits.bitcast((jnp.uint32(1) << count.astype(jnp.uint32)) - 1, jnp.int32)
+    up = (x & mask) > (mask >> 1) + (x < 0).astype(jnp.int32)
+    result: Array = (x >> count) + up.astype(jnp.int32)
+    return result
 
 
-def divide_half_up(x: Array, count: np.ndarray) -> Array:
+def divide_half_up(x: Array, count: Any) -> Array:
     """x / 2**count, rounded half up; the sum with one half does not overflow."""
-    last = np.maximum(count - 1, 0)
-    is_shifted = (count > 0).astype(np.int32)
-    result: Array = ((x >> last) + is_shifted) >> is_shifted
+    is_shifted = jnp.minimum(count, 1)
+    result: Array = ((x >> (count - is_shifted)) + is_shifted) >> is_shifted
     return result
 
 
@@ -144,36 +214,29 @@ def scale_pair(x: Pair, by: Multiplier) -> Array:
     return shift_pair(total, 15 - by.exponent)
 
 
-def scale_float64(x: Pair, real: np.ndarray) -> Array:
+def scale_float64(x: Pair, by: Float64) -> Array:
     """x times a factor in float64, rounded half away from zero; of 2**20 or more, any such value.
 
     The float64 product rounds to a half where it is within half a last bit of one: those sums go
-    up, too.
-
-    Args:
-      x: integers below 2**53.
-      real: the factors, known.
+    up, too. x is an integer below 2**53.
     """
-    mantissa, exponent = np.frexp(np.minimum(np.asarray(real, np.float64), 2.0**20))
-    count = 53 - exponent.astype(np.int64)  # bits of the product's fraction, 32 or more
-    factor = np.where(count > 127, 0, (mantissa * 2.0**53).astype(np.int64))
-    count = np.minimum(count, 127)
-    negative = x[0] < 0
-    size = _negate(x, negative)
-    high_factor, low_factor = (float_bits.bitcast(word, jnp.uint32) for word in _words(factor))
+    count = jnp.minimum(53 - by.exponent, 127)  # bits of the product's fraction, 32 or more
+    negative = (x[0] < 0) ^ by.negative
+    size = _negate(x, x[0] < 0)
+    is_tiny = 53 - by.exponent > 127
+    low_factor, high_factor = (jnp.where(is_tiny, 0, word) for word in (by.low, by.high))
     zero = jnp.zeros_like(size[1])
     words = [zero] * 4
     pairs = enumerate((size[1], float_bits.bitcast(size[0], jnp.uint32)))
     for (i, a), (j, b) in itertools.product(pairs, enumerate((low_factor, high_factor))):
         high, low = (jnp.broadcast_to(x, zero.shape) for x in float_bits.multiply_wide(a, b))
-        words = _add_words(words, [*[zero] * (i + j), low, high, *[zero] * (2 - i - j)])
+        words = _add_words([*[zero] * (2 - i - j), high, low, *[zero] * (i + j)], words)
     below = jnp.minimum(_above(words, count), _MOST)
     # Below `whole + 1/2` the last bit of a float64 is 2**(log2 - 52), and half of it is one less.
     log2 = jnp.where(below == 0, -2, 30 - lax.clz(2 * below + 1).astype(jnp.int32))
-    place = count.astype(np.int32) + log2 - 53
-    halves = [_bit(count.astype(np.int32) - 1, i) for i in range(4)]
-    words = _add_words(words, [jnp.broadcast_to(word, zero.shape) for word in halves])
-    words = _add_words(words, [_bit(place, i) for i in range(4)])
+    for place in (count - 1, count + log2 - 53):
+        bits = (jnp.broadcast_to(_bit(place, i), zero.shape) for i in range(3, -1, -1))
+        words = _add_words(words, [*bits])
     rounded = float_bits.bitcast(jnp.minimum(_above(words, count), _MOST), jnp.int32)
     return jnp.where(negative, -rounded, rounded)
 
@@ -188,32 +251,48 @@ def _negate(x: Pair, negative: Array) -> Pair:
     return high, low
 
 
-def _bit(place: Array | np.ndarray, word: int) -> Array:
+def _bit(place: Any, word: int) -> Array:
     """The word of an integer of which one bit is set; none for a negative place."""
     bits = jnp.uint32(1) << (jnp.asarray(place) & 31).astype(jnp.uint32)
     return jnp.where(jnp.asarray(place) >> 5 == word, bits, jnp.uint32(0))
 
 
-def _add_words(a: list[Array], b: list[Array]) -> list[Array]:
-    """The sum of integers of four words, the lowest first."""
-    words, carry = [], jnp.zeros_like(a[0])
-    for x, y in zip(a, b, strict=True):
+def _add_words(a: Sequence[Array], b: Sequence[Array]) -> list[Array]:
+    """The sum of integers of as many words, the highest first."""
+    words, carry = list[Array](), jnp.zeros_like(a[-1])
+    for x, y in zip(reversed(a), reversed(b), strict=True):
         total = x + y
         over = total < x
-        words.append(total + carry)
-        carry = (over | (words[-1] < carry)).astype(jnp.uint32)
+        words.insert(0, total + carry)
+        carry = (over | (words[0] < carry)).astype(jnp.uint32)
     return words
 
 
-def _above(words: list[Array], count: np.ndarray) -> Array:
-    """The bits from a place of 32 or more on; more than 32 of them are all ones."""
-    part, first = (count & 31).astype(np.uint32), count >> 5
+def _above(words: Sequence[Array], count: Array) -> Array:
+    """The bits of four words from a place of 32 or more on; more than 32 of them are all ones."""
+    part, first = (count & 31).astype(jnp.uint32), count >> 5
     result, zero = jnp.zeros_like(words[0]), jnp.zeros_like(words[0])
+    lowest_first = words[::-1]
     for i in range(1, 4):
-        after = words[i + 1] if i < 3 else zero
-        bits = (words[i] >> part) | ((after << 1) << (31 - part))
+        after = lowest_first[i + 1] if i < 3 else zero
+        bits = (lowest_first[i] >> part) | ((after << 1) << (31 - part))
         lost = (after >> part) != 0
-        for word in words[i + 2 :]:
+        for word in lowest_first[i + 2 :]:
             lost |= word != 0
         result = jnp.where(first == i, jnp.where(lost, jnp.uint32(0xFFFFFFFF), bits), result)
     return result
+
+
+class _Mode(NamedTuple):
+    """A requantization: the kind of its factors, and the product with one, an integer."""
+
+    factors: type[Multiplier] | type[Float64]
+    scale: Callable[[Array, Any], Array]
+
+
+MODES: dict[Requantization, _Mode] = {
+    "fixed_point_single": _Mode(Multiplier, scale_once),
+    "fixed_point_double": _Mode(Multiplier, scale_half_away),
+    "fixed_point_half_up": _Mode(Multiplier, scale_half_up),
+    "float64": _Mode(Float64, lambda x, by: scale_float64(widen(x), by)),
+}

@@ -1,4 +1,4 @@
-"""The only rounding and saturation: exact by integer comparison, or ONNX Runtime's float32.
+"""The only rounding and saturation: exact by integer comparison, or a runtime's formula.
 
 Exact means: `|acc| * scale` is truncated by a float estimate to `q`, and `q` becomes `q + 1` if
 `|acc|` exceeds `(2 q + 1) / (2 scale)`. That threshold comes from the reciprocal of the scale in
@@ -16,7 +16,10 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from dmlax._core import compat, float_bits, wide_sums
+from dmlax._core import compat, fixed_point, float_bits, wide_sums
+from dmlax._core.arguments import Rules
+from dmlax._core.fixed_point import REQUANTIZATIONS
+from dmlax._core.fixed_point import Requantization as Requantization
 
 Arithmetic = Literal["exact", "float32"]
 ARITHMETICS = get_args(Arithmetic)
@@ -38,6 +41,10 @@ class Threshold(NamedTuple):
     fraction: tuple[Array, Array, Array]  # 21-bit limbs, highest first
 
 
+Factors = Threshold | fixed_point.Multiplier | fixed_point.Float64
+"""What is made of known scales, by the arithmetic or the requantization."""
+
+
 def requantizer(
     input_scale: Array,
     filter_scale: Array,
@@ -46,7 +53,8 @@ def requantizer(
     dtype: DTypeLike,
     arithmetic: Arithmetic,
     bias: Array | None = None,
-    threshold: Threshold | None = None,
+    threshold: Factors | None = None,
+    requantization: Requantization | None = None,
 ) -> Callable[[Array], Array]:
     """Prepares accumulator -> clamp(round((accumulator + bias) * sx * sw / sy) + zero_point).
 
@@ -58,8 +66,20 @@ def requantizer(
       dtype: int8 or uint8.
       arithmetic: "exact", or "float32" for ONNX Runtime's bits.
       bias: int32, added without wrapping; or None for 0.
-      threshold: `threshold_of_constants` of the scales, halved if there is a bias; or None.
+      threshold: `factors_of_constants` of the scales, halved if there is a bias; or None.
+      requantization: a product with fixed-point or float64 factors instead, whose bias wraps.
     """
+    if requantization is not None:
+        factors, scale = fixed_point.MODES[requantization]
+        by = threshold or factors.of_quotient(input_scale, filter_scale, output_scale)
+
+        def finish(accumulator: Array) -> Array:
+            sums = accumulator if bias is None else accumulator + bias
+            rounded = jnp.clip(scale(sums, by), -2 * MAGNITUDE_LIMIT, 2 * MAGNITUDE_LIMIT)
+            return saturate(rounded, zero_point, dtype)
+
+        return finish
+    assert threshold is None or isinstance(threshold, Threshold)
     scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
     if arithmetic == "float32":
         factor = multiplier(*scales)
@@ -73,6 +93,15 @@ def requantizer(
         )
     whole = threshold or _threshold(*scales)
     return lambda accumulator: saturate(_round_by_threshold(accumulator, whole), zero_point, dtype)
+
+
+def check_modes(rules: Rules, arithmetic: object, requantization: object) -> None:
+    """Checks the options that say how an operator rounds."""
+    rules.expect_choice("arithmetic", arithmetic, ARITHMETICS)
+    if requantization is not None:
+        rules.expect_choice("requantization", requantization, REQUANTIZATIONS)
+        text = f"is {requantization!r} beside arithmetic {arithmetic!r}: leave that out"
+        rules.expect(arithmetic == "exact", "option", "requantization", text)
 
 
 def scale_sums(
@@ -420,10 +449,14 @@ def _threshold(
     return Threshold(estimate[0], (high << _LIMB) + integer, (first, second, third))
 
 
-def threshold_of_constants(
-    scales: Sequence[Array], input: Array, arithmetic: Arithmetic, halved: bool = False
-) -> Threshold | None:
-    """`_threshold` of scales that the program of a traced input holds; None of other scales.
+def factors_of_constants(
+    scales: Sequence[Array],
+    input: Array,
+    arithmetic: Arithmetic,
+    halved: bool = False,
+    requantization: Requantization | None = None,
+) -> Factors | None:
+    """`_threshold`, or a mode's, of scales that a traced input's program holds; None of others.
 
     XLA would compile a long division, and repeat it for every element along the last axis.
     """
@@ -436,6 +469,8 @@ def threshold_of_constants(
     a, b, s = np.broadcast_arrays(*(np.asarray(scale, np.float64) for scale in scales))
     if not all(np.isfinite(scale).all() and scale.all() for scale in (a, b, s)):
         return None
+    if requantization is not None:
+        return fixed_point.MODES[requantization].factors.of(a * b / s)
     ratio = a * b / s * (2 if halved else 1)
     # At ratios beyond, all or no accumulators reach one half.
     size = np.clip(np.abs(ratio), 2.0**-42, 2.0**42)

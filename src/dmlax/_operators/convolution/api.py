@@ -10,6 +10,7 @@ from dmlax._core import dispatch, eager, requantize
 from dmlax._operators.convolution import bind, reference, xla
 from dmlax._operators.convolution.cpu import lowering as native_cpu
 from dmlax._operators.convolution.cuda import lowering as mosaic_gpu
+from dmlax._operators.convolution.epilogue import finish
 from dmlax._operators.convolution.plan import (
     INTEGER_RULES,
     QUANTIZED_RULES,
@@ -17,12 +18,16 @@ from dmlax._operators.convolution.plan import (
     axis_names,
     local_plan,
     output_partition,
+    without_scales,
 )
 from dmlax._operators.convolution.prepare import PreparedFilter
 
-_LOWERINGS = (
+_KERNELS = (
     dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
     dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+)
+_LOWERINGS = (
+    *(dispatch.requantized_after(kernel, without_scales, finish) for kernel in _KERNELS),
     dispatch.Lowering("xla", xla.run),
     dispatch.Lowering("reference", reference.run, reference.why_not, ("cpu", "tpu")),
 )
@@ -144,6 +149,7 @@ def quantized_linear_convolution(
     group_count: int = 1,
     dimension_numbers: object = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: requantize.Requantization | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Convolves quantized tensors and quantizes the result, correctly rounded.
@@ -174,6 +180,12 @@ def quantized_linear_convolution(
         ("NCW", "OIW", "NCW") for an input and a filter of rank 3. A prepared filter holds it.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `rint(float32(acc + bias) * ((input_scale * filter_scale) / output_scale))`.
+      requantization: instead, a formula of microcontrollers and NPUs, of `q * 2**e / 2**31`, the
+        31-bit multiplier that is nearest to the float64 `input_scale * filter_scale /
+        output_scale`: "fixed_point_single", its product rounded once, half up;
+        "fixed_point_double", rounded half up, then its right shift half away from zero;
+        "fixed_point_half_up", both half up; or "float64", a float64 product, half away from zero.
+        In all, adding the bias wraps, as does a left shift beyond int32.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
@@ -184,8 +196,8 @@ def quantized_linear_convolution(
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
         field), `option` (Strides, Dilations, StartPadding, EndPadding, padding, GroupCount,
-        dimension_numbers, arithmetic), `value` (a Python or NumPy scale that is 0, NaN or
-        infinite; a Python or NumPy zero point or bias out of range).
+        dimension_numbers, arithmetic, requantization), `value` (a Python or NumPy scale that is 0,
+        NaN or infinite; a Python or NumPy zero point or bias out of range).
       UnsupportedError: the named implementation does not exist or cannot run on the platform.
 
     DirectML:
@@ -229,6 +241,7 @@ def quantized_linear_convolution(
             group_count=group_count,
             dimension_numbers=dimension_numbers,
             arithmetic=arithmetic,
+            requantization=requantization,
         ),
         implementation,
     )

@@ -79,11 +79,12 @@ def plan(
     group_count: int = 1,
     dimension_numbers: object = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: requantize.Requantization | None = None,
     output_dtype: DTypeLike | None = None,
     **parameters: ArrayLike | None,
 ) -> tuple[ConvolutionPlan, Operands]:
     """Plans a call, and returns its operands; the parameters are scales and zero points."""
-    rules.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
+    requantize.check_modes(rules, arithmetic, requantization)
     windows = Windows(strides, dilations, start_padding, end_padding, padding)
     arguments = Convolution(input, filter, bias=bias, **parameters)
     array = rules.to_array("InputTensor", input)
@@ -100,7 +101,8 @@ def plan(
         )
     operands = _operands(rules, arguments, array, weights, shape, dtype)
     canonical = _windows(rules, windows, array.shape, shape)
-    options = Options(*canonical, shape.layouts[0], shape.layouts[2], arithmetic, dtype)
+    layouts = shape.layouts[0], shape.layouts[2]
+    options = Options(*canonical, *layouts, arithmetic, requantization, dtype)
     avals = Convolution(*avals_of(operands._replace(filter=ABSENT)))
     if isinstance(weights, Array | np.ndarray) and compat.is_constant_of_trace(filter, array):
         check_filter_zero_point(rules, shape, avals.filter_zero_point)
@@ -108,7 +110,9 @@ def plan(
         operands = operands._replace(filter=packed, filter_zero_point=None)
     plan = convolution_plan(rules, avals, shape, prepared, options)
     scales = operands.input_scale, operands.filter_scale, operands.output_scale
-    threshold = requantize.threshold_of_constants(scales, array, arithmetic)
+    threshold = requantize.factors_of_constants(
+        scales, array, arithmetic, requantization=requantization
+    )
     return plan, operands._replace(threshold=threshold)
 
 

@@ -7,7 +7,7 @@ from jax import Array
 
 from dmlax._core import requantize
 from dmlax._operators.convolution.plan import ConvolutionPlan, Operands
-from dmlax._operators.convolution.prepare import as_parameter
+from dmlax._operators.convolution.prepare import as_int32, as_parameter
 
 
 def epilogue(
@@ -21,8 +21,18 @@ def epilogue(
     x, w, y, zero, threshold = jax.tree.map(lambda x: as_channel(x, channel), parameters)
     options = plan.options
     return requantize.requantizer(
-        x, w, y, zero, options.output_dtype, options.arithmetic, threshold=threshold
+        *(x, w, y, zero, options.output_dtype, options.arithmetic),
+        threshold=threshold,
+        requantization=options.requantization,
     )
+
+
+def finish(plan: ConvolutionPlan, operands: Operands, sums: Array) -> Array:
+    """The bias and the requantization of sums, in the output's layout."""
+    channel = [1] * sums.ndim
+    channel[plan.options.output_layout[1]] = -1
+    sums = sums + as_channel(as_int32(operands.bias), tuple(channel))
+    return epilogue(plan, operands, tuple(channel))(sums)
 
 
 def as_channel(parameter: Array, channel: tuple[int, ...]) -> Array:

@@ -18,7 +18,7 @@ from dmlax._core.axis_names import AxisNames, along, placed, whole
 from dmlax._core.panels import Packing, PanelShape
 from dmlax._core.partitions import partition_by_names
 from dmlax._core.prepared_weights import check_arrays
-from dmlax._core.requantize import Arithmetic
+from dmlax._core.requantize import Arithmetic, Requantization
 
 CHANNELS_FIRST = {4: ("NCHW", "OIHW", "NCHW"), 3: ("NCW", "OIW", "NCW")}
 INTEGER_RULES = Rules("convolution_integer")
@@ -106,6 +106,14 @@ Avals = Convolution[Aval, Aval | None]
 SCALE_DTYPES = dict.fromkeys(("input_scale", "filter_scale", "output_scale"), np.dtype(np.float32))
 
 
+_OF_OUTPUT = ("bias", "input_scale", "filter_scale", "output_scale", "output_zero_point")
+
+
+def without_scales(operands: Any) -> Any:
+    """The operands of the sums."""
+    return operands._replace(**dict.fromkeys((*_OF_OUTPUT, "threshold")))
+
+
 class Options(NamedTuple):
     """The static options of both convolutions, canonical."""
 
@@ -115,6 +123,7 @@ class Options(NamedTuple):
     input_layout: tuple[int, ...]  # the axes of N, C and the spatial ones
     output_layout: tuple[int, ...]
     arithmetic: Arithmetic = "exact"
+    requantization: Requantization | None = None
     output_dtype: np.dtype = np.dtype(np.int32)
 
 
@@ -163,9 +172,18 @@ class ConvolutionPlan:
         w = largest_difference(weights, operands.filter_zero_point is not None)
         return self.contraction * x * w
 
+    @property
+    def sums(self) -> "ConvolutionPlan | None":
+        """The plan of the int32 sums that a requantization takes; None without one."""
+        if self.options.requantization is None:
+            return None
+        options = self.options._replace(requantization=None, output_dtype=np.dtype(np.int32))
+        return replace(self, operands=without_scales(self.operands), options=options)
+
     def notes(self) -> list[str]:
         """The lines that `explain` adds."""
-        return overflow_notes(self.accumulator_bound, self.operands.bias is not None)
+        has_bias = self.operands.bias is not None
+        return overflow_notes(self.accumulator_bound, has_bias, self.options.requantization)
 
     def __str__(self) -> str:
         prepared = " prepared" if self.prepared else ""

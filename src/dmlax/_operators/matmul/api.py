@@ -11,6 +11,7 @@ from dmlax._core import dispatch, eager, requantize
 from dmlax._operators.matmul import bind, reference, xla
 from dmlax._operators.matmul.cpu import lowering as native_cpu
 from dmlax._operators.matmul.cuda import lowering as mosaic_gpu
+from dmlax._operators.matmul.epilogue import finish
 from dmlax._operators.matmul.plan import (
     INTEGER_RULES,
     QUANTIZED_RULES,
@@ -19,15 +20,19 @@ from dmlax._operators.matmul.plan import (
     axis_names,
     local_plan,
     output_partition,
+    without_scales,
 )
 from dmlax._operators.matmul.prepare import PreparedMatrix
 
+_KERNELS = (
+    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
+    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+)
 INTEGER = dispatch.Operator(
     INTEGER_RULES.operator,
     functools.partial(bind.plan, INTEGER_RULES),
     (
-        dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
-        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+        *(dispatch.requantized_after(kernel, without_scales, finish) for kernel in _KERNELS),
         dispatch.Lowering("xla", xla.run),
         dispatch.Lowering("reference", reference.run),
     ),
@@ -114,6 +119,7 @@ def quantized_linear_matrix_multiply(
     output_zero_point: ArrayLike | None = None,
     output_dtype: DTypeLike | None = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: requantize.Requantization | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Multiplies quantized matrices and quantizes the result, correctly rounded.
@@ -135,6 +141,12 @@ def quantized_linear_matrix_multiply(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `rint(float32(sum + bias) * ((a_scale * b_scale) / output_scale))`.
+      requantization: instead, a formula of microcontrollers and NPUs, of `q * 2**e / 2**31`, the
+        31-bit multiplier that is nearest to the float64 `a_scale * b_scale / output_scale`:
+        "fixed_point_single", its product rounded once, half up; "fixed_point_double", rounded
+        half up, then its right shift half away from zero; "fixed_point_half_up", both half up; or
+        "float64", a float64 product, half away from zero. In all, adding the bias wraps, as does
+        a left shift beyond int32.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
@@ -143,9 +155,9 @@ def quantized_linear_matrix_multiply(
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
-        field), `option` (BZeroPointTensor, which a prepared matrix holds; arithmetic), `value` (a
-        Python or NumPy scale that is 0, NaN or infinite; a Python or NumPy zero point or bias out
-        of range).
+        field), `option` (BZeroPointTensor, which a prepared matrix holds; arithmetic,
+        requantization), `value` (a Python or NumPy scale that is 0, NaN or infinite; a Python or
+        NumPy zero point or bias out of range).
       UnsupportedError: the named implementation does not exist or cannot run on the platform.
 
     DirectML:
@@ -182,6 +194,7 @@ def quantized_linear_matrix_multiply(
             output_zero_point=output_zero_point,
             output_dtype=output_dtype,
             arithmetic=arithmetic,
+            requantization=requantization,
         ),
         implementation,
     )

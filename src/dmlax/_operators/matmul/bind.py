@@ -37,11 +37,12 @@ def plan(
     *,
     output_dtype: DTypeLike | None = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: requantize.Requantization | None = None,
     **parameters: ArrayLike | None,
 ) -> tuple[ProductPlan, Operands]:
     """Plans a call of the product that `rules` name, and returns its operands."""
     arguments: Arguments = Product(a, b, bias=bias, **parameters)
-    rules.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
+    requantize.check_modes(rules, arithmetic, requantization)
     left = rules.to_array("ATensor", a)
     rules.expect_dtype("ATensor", aval_of(left), jnp.int8, jnp.uint8)
     shape, right, prepared = _matrix(rules, arguments)
@@ -52,10 +53,10 @@ def plan(
         check_b_zero_point(rules, shape, avals.b_zero_point)
         packed = PACKER.pack_constant(shape, right, operands.b_zero_point)
         operands = operands._replace(b=packed, b_zero_point=None)
-    checked = product_plan(rules, avals, shape, prepared, dtype, arithmetic)
+    checked = product_plan(rules, avals, shape, prepared, dtype, arithmetic, requantization)
     scales = operands.a_scale, operands.b_scale, operands.output_scale
     has_bias = operands.bias is not None
-    threshold = requantize.threshold_of_constants(scales, left, arithmetic, has_bias)
+    threshold = requantize.factors_of_constants(scales, left, arithmetic, has_bias, requantization)
     if has_bias and requantize.saturates_beyond_int32(scales, left):
         checked = replace(checked, steep=True)
     return checked, operands._replace(threshold=threshold)

@@ -26,13 +26,20 @@ def epilogue(plan: ProductPlan, operands: Operands) -> Callable[[Array], Array]:
         parameters = *scales, operands.output_zero_point, operands.threshold
         a, b, y, zero, threshold = jax.tree.map(expand, parameters)
         return requantize.requantizer(
-            a, b, y, zero, plan.output.dtype, plan.arithmetic, bias, threshold
+            *(a, b, y, zero, plan.output.dtype, plan.arithmetic, bias, threshold),
+            requantization=plan.requantization,
         )
     if not plan.scaled:
         return lambda sums: sums
     a_scale, b_scale = expand(operands.a_scale), expand(operands.b_scale)
     dtype = plan.output.dtype
     return lambda sums: requantize.scale_sums(sums, a_scale, b_scale, bias, dtype, plan.arithmetic)
+
+
+def finish(plan: ProductPlan, operands: Operands, sums: Array) -> Array:
+    """The bias and the requantization of sums, in the output's shape."""
+    of_batch = sums.reshape(*plan.batch, plan.rows, plan.columns)
+    return epilogue(plan, operands)(of_batch).reshape(plan.output.shape)
 
 
 def as_int32(parameter: Array | None, rank: int) -> Array:

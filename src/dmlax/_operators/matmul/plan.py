@@ -28,7 +28,7 @@ from dmlax._core.axis_names import WHOLE, AxisNames, broadcast, numbered, whole
 from dmlax._core.panels import Packing, PanelShape
 from dmlax._core.partitions import partition_by_names
 from dmlax._core.prepared_weights import check_arrays
-from dmlax._core.requantize import Arithmetic
+from dmlax._core.requantize import Arithmetic, Requantization
 
 INTEGER_RULES = Rules("matrix_multiply_integer")
 QUANTIZED_RULES = Rules("quantized_linear_matrix_multiply")
@@ -91,6 +91,14 @@ Operands = Product[Any, Any]  # `b` is an array or `Prepared`; parameters are as
 Avals = Product[Aval, Aval | None]
 
 
+_OF_OUTPUT = ("bias", "a_scale", "b_scale", "output_scale", "output_zero_point")
+
+
+def without_scales(operands: Any) -> Any:
+    """The operands of the sums."""
+    return operands._replace(**dict.fromkeys((*_OF_OUTPUT, "threshold")))
+
+
 @dataclass(frozen=True)
 class ProductPlan:
     """Everything static that a lowering reads."""
@@ -101,6 +109,7 @@ class ProductPlan:
     arithmetic: Arithmetic
     batch: tuple[int, ...]  # the batch axes of the output
     output: Aval
+    requantization: Requantization | None = None
     steep: bool = False  # the scales are known, and a sum that no int32 holds saturates
 
     @property
@@ -158,11 +167,21 @@ class ProductPlan:
             return None
         return INT32_MAX - self.accumulator_bound
 
+    @property
+    def sums(self) -> "ProductPlan | None":
+        """The plan of the int32 sums that a requantization takes; None without one."""
+        if self.requantization is None:
+            return None
+        output = self.output._replace(dtype=np.dtype(np.int32))
+        operands = without_scales(self.operands)
+        return replace(self, operands=operands, output=output, requantization=None, steep=False)
+
     def notes(self) -> list[str]:
         """The lines that `explain` adds."""
         if not is_static((self.depth,)):
             return []
-        return overflow_notes(self.accumulator_bound, self.operands.bias is not None)
+        has_bias = self.operands.bias is not None
+        return overflow_notes(self.accumulator_bound, has_bias, self.requantization)
 
     def as_output(self, bias: Array) -> Array:
         """Reshapes a bias so that it broadcasts to (..., M, N)."""
@@ -230,6 +249,7 @@ def product_plan(
     prepared: tuple[Aval | None, ...] | None,
     output_dtype: np.dtype,
     arithmetic: Arithmetic,
+    requantization: Requantization | None = None,
 ) -> ProductPlan:
     """Checks every tensor against every other."""
     if prepared is not None:
@@ -244,7 +264,8 @@ def product_plan(
     columns = b.shape[-1:] if len(b.shape) > 1 else ()
     output = Aval(np.dtype(output_dtype), (*batch, *rows, *columns))
     _check_parameters(rules, operands, matrix, (*batch, *(rows or (1,)), 1), output)
-    return ProductPlan(operands, matrix, prepared is not None, arithmetic, batch, output)
+    modes = arithmetic, batch, output, requantization
+    return ProductPlan(operands, matrix, prepared is not None, *modes)
 
 
 def _broadcast_batch(rules: Rules, a: Aval, matrix: MatrixShape) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from jax import Array, lax
 
 import dmlax
 from dmlax._core import choice, fixed_point
-from dmlax._core.fixed_point import Multiplier
+from dmlax._core.fixed_point import Float64, Multiplier
 from dmlax._core.windows import dilated_size, same_padding, tap_slices, taps
 from dmlax.errors import UnsupportedError
 from dmlax.litert.operators import requantize
@@ -185,10 +185,9 @@ def _of_bytes(
     if not isinstance(w, dmlax.PreparedFilter):  # a prepared filter holds these
         options |= {"group_count": groups, "dimension_numbers": _LAYOUT}
         options["filter_zero_point"] = _zeros(weights)
-    if call.resolver == "reference" or (call.resolver == "xnnpack" and not is_delegated):
+    if call.resolver == "xnnpack" and not is_delegated:
         sums = _biased(dmlax.convolution_integer(x, w, **options), bias)
-        in_eights = call.resolver == "xnnpack"
-        return requantize.of_products(call, sums, (source, weights), in_eights)
+        return requantize.of_products(call, sums, (source, weights), in_eights=True)
     y = dmlax.quantized_linear_convolution(
         x,
         w,
@@ -197,10 +196,17 @@ def _of_bytes(
         filter_scale=weights.scales,
         output_scale=output.scale,
         output_zero_point=_zero(output),
-        arithmetic="exact" if call.resolver == "exact" else "float32",
+        **_mode(call, "fixed_point_double"),
         **options,
     )
     return _activated(call, y)
+
+
+def _mode(call: Call, of_reference: str) -> dict[str, Any]:
+    """The keyword by which the public operators round as a resolver's kernels."""
+    if call.resolver == "reference":
+        return {"requantization": of_reference}
+    return {"arithmetic": "exact" if call.resolver == "exact" else "float32"}
 
 
 def _activated(call: Call, y: Array) -> Array:
@@ -263,7 +269,7 @@ def _from_wide_sums(
     scales = requantize.product_of_scales(source.scales, weights.scales) / output.real
     is_reference = call.resolver != "xnnpack"
     if rounds_once and (is_wide or is_reference):
-        return requantize.clamp(fixed_point.scale_float64(sums, scales), call)
+        return requantize.clamp(fixed_point.scale_float64(sums, Float64.of(scales)), call)
     by = Multiplier.of(scales)
     if is_wide or bias is None:
         return requantize.clamp(fixed_point.scale_pair(sums, by), call)
@@ -309,11 +315,6 @@ def _multiply(call: Call, rows: Array, w: Any, bias: Any) -> Array:
     options: dict[str, Any] = {"a_zero_point": _zero(source)}
     if not _is_prepared(w):
         w, options["b_zero_point"] = w.T, _zeros(weights)
-    if call.resolver == "reference":
-        sums = _biased(dmlax.matrix_multiply_integer(rows, w, **options), bias)
-        factors = requantize.product_of_scales(source.scales, weights.scales)
-        wide = fixed_point.widen(sums)
-        return requantize.clamp(fixed_point.scale_float64(wide, factors / output.real), call)
     y = dmlax.quantized_linear_matrix_multiply(
         rows,
         w,
@@ -322,7 +323,7 @@ def _multiply(call: Call, rows: Array, w: Any, bias: Any) -> Array:
         b_scale=weights.scales if weights.scales.size > 1 else weights.scale,
         output_scale=output.scale,
         output_zero_point=_zero(output),
-        arithmetic="exact" if call.resolver == "exact" else "float32",
+        **_mode(call, "float64"),
         **options,
     )
     return _activated(call, y)

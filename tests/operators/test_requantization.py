@@ -1,0 +1,105 @@
+"""Requantization by multipliers: every lowering against the formulas in Python's integers."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax
+from dmlax import SpecError
+from dmlax._core.fixed_point import REQUANTIZATIONS
+from support import NATIVE, assert_same
+from support.fixed_point import requantize, wrap
+
+RNG = np.random.default_rng(0)
+IMPLEMENTATIONS = [*NATIVE, "xla", "reference"]
+COLUMNS = 300
+COEFFICIENTS = RNG.choice(np.array([-128, -3, 1, 2, 64, 127], np.int8), (3, COLUMNS))
+ROWS = RNG.integers(-128, 128, (4, 3)).astype(np.int8)
+BIAS = RNG.integers(-(2**12), 2**12, COLUMNS).astype(np.int32)
+BIAS[::7] = RNG.integers(-(2**31), 2**31, BIAS[::7].size)  # sums that wrap
+SCALES = (2.0 ** RNG.uniform(-9, 1, COLUMNS)).astype(np.float32)
+SCALES[::3] = 2.0 ** RNG.integers(-8, 2, SCALES[::3].size)  # ties
+SCALES[::41], SCALES[1::41], SCALES[2::41] = 1 - 2.0**-24, -0.4, 2.0**-120
+SINGLE = {"a_scale": np.float32(1.5), "output_scale": np.float32(1.5)}
+
+
+def wanted(mode, a_scale=SINGLE["a_scale"], output_scale=SINGLE["output_scale"]):
+    """The outputs (4, COLUMNS)."""
+    sums = ROWS.astype(np.int64) @ COEFFICIENTS.astype(np.int64) + BIAS
+    rows = np.broadcast_to(np.asarray(a_scale, np.float64), (4, 1))
+    real = rows * SCALES.astype(np.float64) / np.float64(output_scale)
+    pairs = zip(sums.ravel().tolist(), real.ravel().tolist(), strict=True)
+    scaled = [requantize(wrap(x), factor, mode) + 3 for x, factor in pairs]
+    return np.clip(scaled, -128, 127).astype(np.int8).reshape(sums.shape)
+
+
+def multiply(mode, implementation, **scales):
+    return functools.partial(
+        dmlax.quantized_linear_matrix_multiply,
+        requantization=mode,
+        implementation=implementation,
+        **{**SINGLE, "output_zero_point": np.int8(3), **scales},
+    )
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("mode", REQUANTIZATIONS)
+def test_products_of_known_and_of_traced_scales(mode, implementation):
+    call = multiply(mode, implementation)
+    known = jax.jit(lambda a: call(a, COEFFICIENTS, BIAS, b_scale=SCALES))
+    assert_same(known(ROWS), wanted(mode))
+    traced = jax.jit(lambda a, b, bias, scale: call(a, b, bias, b_scale=scale))
+    assert_same(traced(ROWS, COEFFICIENTS, BIAS, SCALES), wanted(mode))
+    rows = np.array([[0.5], [0.7], [1.9], [2.0**-20]], np.float32)
+    by_rows = multiply(mode, implementation, a_scale=rows)
+    known = jax.jit(lambda a: by_rows(a, COEFFICIENTS, BIAS, b_scale=SCALES))
+    assert_same(known(ROWS), wanted(mode, rows))
+    assert_same(by_rows(ROWS, COEFFICIENTS, BIAS, b_scale=jnp.asarray(SCALES)), wanted(mode, rows))
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("mode", REQUANTIZATIONS)
+def test_convolutions_of_any_layout(mode, implementation):
+    images = ROWS.reshape(2, 1, 2, 3)
+    call = functools.partial(
+        dmlax.quantized_linear_convolution,
+        input_scale=SINGLE["a_scale"],
+        output_scale=SINGLE["output_scale"],
+        output_zero_point=np.int8(3),
+        requantization=mode,
+        implementation=implementation,
+    )
+    last = functools.partial(call, dimension_numbers=("NHWC", "OHWI", "NHWC"))
+    filter = COEFFICIENTS.T.reshape(COLUMNS, 1, 1, 3)
+    rows = wanted(mode)
+    known = jax.jit(lambda x: last(x, filter, BIAS, filter_scale=SCALES))
+    assert_same(known(images), rows.reshape(2, 1, 2, COLUMNS))
+    first = jax.jit(lambda x, w, bias, scale: call(x, w, bias, filter_scale=scale))
+    y = first(images.transpose(0, 3, 1, 2), filter.transpose(0, 3, 1, 2), BIAS, SCALES)
+    assert_same(y, rows.reshape(2, 1, 2, COLUMNS).transpose(0, 3, 1, 2))
+    prepared = dmlax.prepare_filter(filter, dimension_numbers=("NHWC", "OHWI", "NHWC"))
+    mapped = jax.vmap(lambda x: call(x[None], prepared, BIAS, filter_scale=SCALES)[0])
+    assert_same(mapped(images), rows.reshape(2, 1, 2, COLUMNS))
+
+
+def test_the_modes_differ_in_the_drawn_numbers():
+    found = [wanted(mode) for mode in REQUANTIZATIONS]
+    assert all((x != y).any() for i, x in enumerate(found) for y in found[:i])
+
+
+def test_a_mode_replaces_the_arithmetic_and_is_explained():
+    call = {"b_scale": SCALES, "a_scale": 1.0, "output_scale": 1.0}
+    explained = dmlax.explain(multiply("float64", "auto"), ROWS, COEFFICIENTS, **call)
+    assert "requantization float64: of int32 sums, by xla" in str(explained)
+    with pytest.raises(SpecError, match="arithmetic 'float32': leave that out") as info:
+        dmlax.quantized_linear_matrix_multiply(
+            *(ROWS, COEFFICIENTS), **call, arithmetic="float32", requantization="float64"
+        )
+    assert (info.value.code, info.value.field) == ("option", "requantization")
+    with pytest.raises(SpecError, match="is 'double', expected one of fixed_point_single"):
+        dmlax.quantized_linear_matrix_multiply(
+            *(ROWS, COEFFICIENTS), **call, requantization="double"
+        )

@@ -1,0 +1,59 @@
+"""Requantization by a fixed-point multiplier, in Python's integers and its float64."""
+
+import fractions
+import math
+
+
+def multiplier(real):
+    """The integer of 31 bits and the exponent of a float64."""
+    mantissa, exponent = math.frexp(real)
+    value = math.floor(fractions.Fraction(abs(mantissa)) * 2**31 + fractions.Fraction(1, 2))
+    if value == 1 << 31:
+        value, exponent = value >> 1, exponent + 1
+    if exponent < -31:
+        return 0, 0
+    value, exponent = (2**31 - 1, 30) if exponent > 30 else (value, exponent)
+    return int(math.copysign(value, real)), exponent
+
+
+def wrap(x):
+    """An int32, modulo 2**32."""
+    return (x + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def high(x, value, exponent):
+    """The product's high word, before the shift to the right."""
+    return wrap((wrap(x << max(exponent, 0)) * value + (1 << 30)) >> 31)
+
+
+def half_away(x, count):
+    """x / 2**count, halves away from zero."""
+    rounded = (abs(x) + (1 << count >> 1)) >> count
+    return rounded if x >= 0 else -rounded
+
+
+def half_up(x, count):
+    """x / 2**count, halves up."""
+    return (x + (1 << count >> 1)) >> count
+
+
+def once(x, value, exponent):
+    """The exact product, halves up."""
+    return wrap((x * value + (1 << (30 - exponent))) >> (31 - exponent))
+
+
+def float64(x, real):
+    """The float64 product, halves away from zero."""
+    exact = fractions.Fraction(abs(x * real))
+    return int(math.copysign(math.floor(exact + fractions.Fraction(1, 2)), x * real))
+
+
+def requantize(x, real, mode):
+    """An integer times a float64, by the name of the public mode."""
+    if mode == "float64":
+        return float64(x, real)
+    value, exponent = multiplier(real)
+    if mode == "fixed_point_single":
+        return once(x, value, exponent)
+    last = {"fixed_point_double": half_away, "fixed_point_half_up": half_up}[mode]
+    return last(high(x, value, exponent), max(-exponent, 0))
