@@ -16,6 +16,7 @@ from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.errors import SpecViolation, Unsupported
 from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.oracle.clauses import NOTES
 from dmlax_conformance.runner import report
 from dmlax_conformance.runner import run as runner
 from dmlax_conformance.runner.run import FAILED, KINDS, VERDICTS
@@ -192,6 +193,7 @@ def test_wrong_values_come_first_and_the_counts_agree(sample: list[Vector], caps
     own = Counter(result.kind for result in results if flag in result.vector.flags)
     assert [*map(int, counts[-3:])] == [own[kind] for kind in KINDS]
     assert int(total) == own.total()
+    assert f"{flag}: {NOTES[flag]}" in out
     *_, sums, failures, last = out
     number = Counter(kinds.values())
     words = (f"{number[kind]} {kind}{'s' * (number[kind] != 1)}" for kind in KINDS)

@@ -75,6 +75,8 @@ def test_the_first_differences_are_shown() -> None:
     outcome = compare_outputs(expected(np.zeros((3, 4), np.uint8)), {"Y": np.ones((3, 4), "uint8")})
     assert outcome.details[0] == "Y[0,0]: 1, not 0"
     assert outcome.details[-1] == "Y: 7 more elements differ"
+    outcome = compare_outputs(expected(np.zeros(6, np.uint8)), {"Y": np.ones(6, "uint8")})
+    assert outcome.details[-1] == "Y: 1 more element differs"
 
 
 def test_describe_prints_small_tensors_only() -> None:

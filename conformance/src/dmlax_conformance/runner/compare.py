@@ -10,7 +10,7 @@ import numpy as np
 from ..format import layout, tensors
 from ..format.vectors import ExpectedTensor
 from ..oracle import exact as floats
-from ..texts import printable
+from ..texts import counted, printable
 from .adapter import Array
 
 SHOWN = 5
@@ -77,7 +77,8 @@ def compare_tensor(
         return EXACT
     lines = [_detail(name, expected, index, words[index]) for index, _ in wrong[:SHOWN]]
     if len(wrong) > SHOWN:
-        lines.append(f"{name}: {len(wrong) - SHOWN} more elements differ")
+        rest = len(wrong) - SHOWN
+        lines.append(f"{name}: {counted(rest, 'more element')} differ{'s' * (rest == 1)}")
     return Outcome(verdict, tuple(lines))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..exit_codes import UNUSABLE
 from ..format.vectors import Vector
+from ..oracle.clauses import NOTES
 from ..terminal import Table, complain
 from ..texts import counted, printable
 from .adapter import Adapter
@@ -15,6 +16,7 @@ from .share import applying, judged, share_of, shortfalls, values_of
 
 DECLINED, NOT_APPLICABLE = UNANSWERED = ("declined", "not applicable")
 COLUMNS = ("exact", "permitted", *KINDS, "expected", *UNANSWERED)
+EXPLAINED = 3  # the flags whose meaning follows their table
 OTHER = "another data type or rank than is declared"
 
 
@@ -30,7 +32,8 @@ def _table(head: str, rows: Mapping[str, Counter[str]]) -> Table:
 
 def tables(results: Sequence[Result], columns: Sequence[str]) -> list[str]:
     """Return a table of the flags that failures have, those with the largest share of them first,
-    and a table of the operators that ends with sums; each result counts in a column.
+    what the first flags mean, and a table of the operators that ends with sums; each result counts
+    in a column.
     """
     flags = defaultdict[str, Counter[str]](Counter)
     operators = defaultdict[str, Counter[str]](Counter)
@@ -43,6 +46,7 @@ def tables(results: Sequence[Result], columns: Sequence[str]) -> list[str]:
     shares = {flag: _share_of_failures(counts) for flag, counts in flags.items()}
     worst = sorted((flag for flag in flags if shares[flag]), key=lambda flag: (-shares[flag], flag))
     of_flags = [str(_table("flag", {flag: flags[flag] for flag in worst}))] if worst else []
+    of_flags += [f"{flag}: {NOTES[flag]}" for flag in worst[:EXPLAINED] if flag in NOTES]
     of_variants = sums if len(sums) > 1 else {}
     last = {**of_variants, "all": sum(sums.values(), Counter[str]())}
     return [*of_flags, str(_table("operator", dict(sorted(operators.items())) | last))]
