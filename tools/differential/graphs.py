@@ -47,11 +47,12 @@ class Refused(Exception):
 
 
 class Maker:
-    """Adds nodes to one model; it computes each of them."""
+    """Adds nodes to one model, or one of an operator; it computes each of them."""
 
-    def __init__(self, seed: int | list[int]) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.size = str(self.rng.choice(["small", "sums", "bytes"], p=[0.78, 0.12, 0.1]))
+    def __init__(self, seed: int | list[int], op: str = "") -> None:
+        self.rng, self.op = np.random.default_rng(seed), op
+        sizes = ["small"] * 3 if op else ["small", "sums", "bytes"]
+        self.size = str(self.rng.choice(sizes, p=[0.78, 0.12, 0.1]))
         self.is_exact = self.size == "small" and self.chance(0.75)  # scales are powers of 2
         has_batch = self.size == "sums" or (self.size == "small" and self.chance(0.35))
         self.batch = self.choose([2, 3, 5, 8]) if has_batch else 0
@@ -117,7 +118,7 @@ class Maker:
         floats = [x for x in found.values() if x.dtype.kind == "f"]
         if max(sizes) > _MOST[self.size]:
             raise Refused
-        if not all(np.isfinite(x).all() and np.abs(x).max(initial=0) < 1e6 for x in floats):
+        if not all(np.isfinite(x).all() and float(np.abs(x).max(initial=0)) < 1e6 for x in floats):
             raise Refused
         self.known |= found
         self.nodes.append(made)
@@ -323,7 +324,8 @@ class Maker:
         if row.mixes and self.chance(0.4):
             names = [names[i] for i in self.rng.permutation(len(names))]
         outputs = row.outputs(self, array, given)
-        found = self.node(self.choose(row.ops.split()), *names, outputs=outputs, **given)
+        op = self.op or self.choose(row.ops.split())
+        found = self.node(op, *names, outputs=outputs, **given)
         return found if outputs == 1 else self.choose(found)
 
     def step(self, x: str) -> str:
@@ -331,6 +333,9 @@ class Maker:
         self.current, kind = x, self.rng.random()
         families = FAMILIES[self.size]
         rank = self.known[x].ndim
+        if self.op:
+            rows = [row for family, _ in families for row in family if self.op in row.ops.split()]
+            return self.attempt(self.choose([row for row in rows if rank in row.ranks]), x)
         for family, share in families:
             kind -= share
             if kind < 0 and family is NORMS and not self.known[x].size:
@@ -349,10 +354,13 @@ class Maker:
                 return self.step(x)
             except (Refused, ValueError, IndexError, TypeError, ZeroDivisionError):
                 self.__dict__ |= kept
+        if self.op:
+            raise Refused  # another shape may have it
         return self.node("Identity", x)
 
     def model(self) -> onnx.ModelProto:
-        count = 1 if self.size == "bytes" or self.chance(0.55) else int(self.rng.integers(2, 5))
+        is_one = self.op or self.size == "bytes" or self.chance(0.55)
+        count = 1 if is_one else int(self.rng.integers(2, 5))
         first = self.choose(SHAPES[self.size])
         if self.batch:
             first = (self.batch, *(first[1:] if self.size == "small" else first))
@@ -408,10 +416,10 @@ class Maker:
 _OF_ROWS = {"Conv", "ConvTranspose", "Gemm", "MatMul", "DynamicQuantizeLinear"}
 
 
-def draw(seed: int) -> Drawn:
-    """Draws a graph, again if ONNX Runtime refuses its first nodes or its last ones."""
+def draw(seed: int, op: str = "") -> Drawn:
+    """Draws a graph, or one of an operator; again if ONNX Runtime refuses a part of it."""
     for turn in itertools.count():
-        maker = Maker(seed if turn == 0 else [seed, turn])
+        maker = Maker(seed if turn == 0 else [seed, turn], op)
         with contextlib.suppress(Refused):
             model = maker.model()
             break

@@ -25,8 +25,8 @@ def check_all(seeds: range) -> list[tuple[int, str, str]]:
     return found
 
 
-def check(seed: int) -> tuple[str, str]:
-    """Judges one graph.
+def check(seed: int, op: str = "") -> tuple[str, str]:
+    """Judges one graph, or one of an operator.
 
     Returns:
       The verdict, and what shows it:
@@ -38,7 +38,7 @@ def check(seed: int) -> tuple[str, str]:
         batch: images at once have other bits than one by one.
         refused, raw: dmlax raises UnsupportedError, or anything else.
     """
-    drawn = draw(seed)
+    drawn = draw(seed, op)
     model, inputs = drawn.model, drawn.inputs
     peers = {
         level: _peer(model, inputs, optimised=optimised)
