@@ -5,25 +5,20 @@ from fractions import Fraction
 import jax
 import jax.numpy as jnp
 import numpy as np
-import onnxruntime
 import pytest
 from grading import near_ties
-from onnx import TensorProto, helper
 
 from dmlax._core import requantize
-from dmlax_conformance.oracle import exact as floats
 from dmlax_conformance.oracle.exact import quantize
-from support import assert_same, draw, oracle, requantized, wild_floats
+from support import assert_same, draw, requantized
 from support.cases.requantize import (
     FAMILIES,
     INT_MIN,
     exact_ties,
     extremes,
     float32_product,
-    in_range,
     near,
     nearest,
-    quotients,
     tiny,
 )
 
@@ -149,114 +144,6 @@ def test_float32_arithmetic_saturates_infinities_and_sends_nan_to_the_lowest_val
     ]
     got = jax.jit(lambda a, *s: run(a, s, np.int8(5), np.int8, "float32"))(accumulator, *scales)
     assert_same(got, np.array(expected, np.int8))
-
-
-def onnx_session(node, inputs, output, constants):
-    graph = helper.make_graph(
-        [node],
-        "one",
-        [helper.make_tensor_value_info(n, t, list(s)) for n, (t, s) in inputs.items()],
-        [helper.make_tensor_value_info("y", output, None)],
-        constants,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-
-
-def test_float32_arithmetic_has_the_bits_of_onnx_runtimes_qlinearconv():
-    """A bias reaches every accumulator, where the input is its zero point."""
-    accumulator, (_, sw, _) = in_range(27, 512)
-    sx, sy = np.float32(0.0123), np.float32(0.377)
-    sw = (np.float32(200) / accumulator * sy / sx * np.abs(sw) / np.abs(sw).max()).astype(
-        np.float32
-    )
-    ties, (tx, tw, ty) = exact_ties(28, 512)
-    tw = (tw.astype(float) * tx / ty * sy / sx).astype(np.float32)
-    accumulator, sw = np.concatenate([accumulator, ties]), np.abs(np.concatenate([sw, tw]))
-    k = accumulator.size
-    value = helper.make_tensor
-    constants = [
-        value("sx", TensorProto.FLOAT, (), [float(sx)]),
-        value("zx", TensorProto.UINT8, (), [3]),
-        value("w", TensorProto.INT8, (k, 1, 1, 1), [0] * k),
-        value("sw", TensorProto.FLOAT, (k,), sw.tolist()),
-        value("zw", TensorProto.INT8, (k,), [0] * k),
-        value("sy", TensorProto.FLOAT, (), [float(sy)]),
-        value("zy", TensorProto.UINT8, (), [131]),
-        value("b", TensorProto.INT32, (k,), accumulator.tolist()),
-    ]
-    names = ["x", *(constant.name for constant in constants)]
-    node = helper.make_node("QLinearConv", names, ["y"])
-    session = onnx_session(
-        node, {"x": (TensorProto.UINT8, (1, 1, 1, 1))}, TensorProto.UINT8, constants
-    )
-    (expected,) = session.run(None, {"x": np.full((1, 1, 1, 1), 3, np.uint8)})
-    got = run(accumulator, (sx, sw, sy), np.uint8(131), np.uint8, "float32")
-    assert len(np.unique(expected)) > 100
-    assert_same(got, expected.reshape(-1))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_float32_arithmetic_has_the_bits_of_onnx_runtimes_quantize_linear(dtype):
-    x = np.random.default_rng(29).uniform(-300, 300, 100_000).astype(np.float32)
-    x = np.concatenate([x, (np.arange(-600, 600) / 2).astype(np.float32), wild_floats(30, 1_000)])
-    scale, zero = np.float32(0.7853982), np.asarray(np.iinfo(dtype).max - 100, dtype)
-    onnx_type = TensorProto.INT8 if dtype is np.int8 else TensorProto.UINT8
-    constants = [
-        helper.make_tensor("s", TensorProto.FLOAT, (), [float(scale)]),
-        helper.make_tensor("z", onnx_type, (), [int(zero)]),
-    ]
-    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
-    session = onnx_session(node, {"x": (TensorProto.FLOAT, x.shape)}, onnx_type, constants)
-    (expected,) = session.run(None, {"x": x})
-    quantize = jax.jit(lambda x, s, z: requantize.quantize(x, s, z, dtype, "float32"))
-    assert_same(quantize(jnp.asarray(x), jnp.asarray(scale), jnp.asarray(zero)), expected)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int32])
-def test_quantizing_is_the_rounded_rational_quotient(kind, dtype):
-    x, scale = quotients(kind)
-    zero = draw(47, dtype, x.size)
-    expected = oracle(
-        "element_wise_quantize_linear",
-        {"InputTensor": x, "ScaleTensor": scale, "ZeroPointTensor": zero},
-        {"OutputTensor": (dtype, x.shape)},
-    )
-    quantize = jax.jit(lambda x, s, z: requantize.quantize(x, s, z, dtype, "exact"))
-    got = quantize(*map(jnp.asarray, (x, scale, zero)))
-    assert_same(got, expected["OutputTensor"])
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_quantizing_in_float32_rounds_ieee_quotients(dtype):
-    x, scale = (a[:-5] for a in quotients(np.float32))
-    with np.errstate(all="ignore"):
-        quotient = np.clip(x / scale, -1000, 1000)
-    limits = np.iinfo(dtype)
-    expected = np.clip(np.rint(quotient), limits.min, limits.max).astype(dtype)
-    quantize = jax.jit(lambda x, s: requantize.quantize(x, s, None, dtype, "float32"))
-    assert_same(quantize(*map(jnp.asarray, (x, scale))), expected)
-
-
-@pytest.mark.parametrize("half", [False, True], ids=["float32", "float16"])
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
-def test_dequantizing_is_the_real_product_rounded_once(dtype, half):
-    limits = np.iinfo(dtype)
-    x, zero = draw(50, dtype, 1_500), draw(51, dtype, 1_500)
-    x[:4], zero[:4] = (limits.min, limits.max, 0, 1), (limits.max, limits.min, 0, 1)
-    scale = wild_floats(52, 1_500, np.float16 if half else np.float32)
-    expected = [
-        floats.encode(floats.exactly((a - z) * Fraction(s)), scale.dtype.name)
-        for a, z, s in zip(x.tolist(), zero.tolist(), scale.tolist(), strict=True)
-    ]
-    expected = np.array(expected, f"uint{scale.itemsize * 8}").view(scale.dtype)
-    got = jax.jit(requantize.dequantize)(*map(jnp.asarray, (x, scale, zero)))
-    assert np.isinf(expected).any()
-    assert (np.abs(expected) < np.finfo(scale.dtype).smallest_normal).any()
-    assert_same(got, expected)
 
 
 @pytest.mark.parametrize(

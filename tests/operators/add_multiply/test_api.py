@@ -5,7 +5,6 @@ import pytest
 
 import dmlax
 from support import NATIVE, assert_same, draw
-from support.calls import binary as binary_calls
 
 pytestmark = pytest.mark.oldest
 
@@ -21,17 +20,6 @@ FUNCTIONS = [
     dmlax.element_wise_quantized_linear_add,
     dmlax.element_wise_quantized_linear_multiply,
 ]
-
-
-@pytest.mark.parametrize("implementation", NATIVE)
-def test_random_calls_of_the_kernels_are_the_oracles(implementation):
-    assert list(binary_calls.mismatches(implementation, 0, 200)) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("implementation", [*NATIVE, "xla", "reference"])
-def test_many_random_calls_are_the_oracles(implementation):
-    assert list(binary_calls.mismatches(implementation, 1_000, 3_000)) == []
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -5,7 +5,6 @@ import pytest
 
 import dmlax
 from support import NATIVE, assert_same, by_implementations, draw
-from support.calls import lookup as lookup_calls
 
 pytestmark = pytest.mark.oldest
 
@@ -28,8 +27,3 @@ def test_entries_are_in_the_order_of_the_values(dtype, table, implementation):
 def test_every_element_is_replaced(count):
     x, table = draw(2, np.uint8, (count,)), draw(3, np.int8, 256)
     assert_same(dmlax.quantized_lookup(x, table), table[x])
-
-
-@pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
-def test_random_calls(implementation):
-    assert list(lookup_calls.mismatches(implementation, 0, 40)) == []

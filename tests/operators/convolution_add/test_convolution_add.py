@@ -10,7 +10,6 @@ import pytest
 
 import dmlax
 from support import NATIVE, assert_same, draw
-from support.calls import convolution_add as convolution_add_calls
 
 IMPLEMENTATIONS = [*NATIVE, "xla", "reference"]
 MIXES = list(itertools.product(("int8", "uint8"), repeat=3))  # convolution, addend, sum
@@ -96,17 +95,6 @@ def test_it_is_the_two_operators_one_after_the_other(index):
 @pytest.mark.parametrize("mix", MIXES, ids=str)
 def test_it_is_so_for_every_mix_and_order(mix, order, implementation):
     check(mix, order, implementation)
-
-
-@pytest.mark.parametrize("implementation", NATIVE)
-def test_random_calls_are_the_oracles(implementation):
-    assert list(convolution_add_calls.mismatches(implementation, 0, 40)) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_many_random_calls_are_the_oracles(implementation):
-    assert list(convolution_add_calls.mismatches(implementation, 1_000, 3_000)) == []
 
 
 def add_to(x, addend, **options):

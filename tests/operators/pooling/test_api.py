@@ -13,24 +13,12 @@ from dmlax._core import labels
 from dmlax._operators.pooling.plan import Pooling
 from dmlax._operators.pooling.xla import maxima_of_words, sum_words
 from support import NATIVE, assert_same, draw
-from support.calls import pooling as pooling_calls
 
 pytestmark = pytest.mark.oldest
 
 average = dmlax.quantized_linear_average_pooling
 global_average = dmlax.quantized_linear_global_average_pooling
 EVERY = ["xla", "reference", *NATIVE]
-
-
-@pytest.mark.parametrize("implementation", ["xla", "reference"])
-def test_random_calls(implementation):
-    assert list(pooling_calls.mismatches(implementation, 0, 4)) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("implementation", EVERY)
-def test_many_random_calls(implementation):
-    assert list(pooling_calls.mismatches(implementation, 4, 2000)) == []
 
 
 def near_ties(seed, count):
@@ -79,25 +67,6 @@ def check_near_ties(implementation, count):
 @pytest.mark.parametrize("implementation", ["xla", *NATIVE])
 def test_near_ties_are_rounded_rightly(implementation):
     check_near_ties(implementation, 200)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("implementation", EVERY)
-def test_3000_near_ties_are_rounded_rightly(implementation):
-    check_near_ties(implementation, 3000)
-
-
-@pytest.mark.parametrize("implementation", EVERY)
-def test_the_global_average_is_the_average_over_the_image(implementation):
-    x = draw(1, np.int8, (2, 3, 4, 5))
-    parameters = {
-        "input_scale": np.float32([0.3, -0.7, 1e-3]),
-        "output_scale": 0.1,
-        "input_zero_point": np.int8([3, 0, -100]),
-        "output_zero_point": np.uint8(9),
-        "implementation": implementation,
-    }
-    assert_same(global_average(x, **parameters), average(x, window_size=x.shape[2:], **parameters))
 
 
 @pytest.mark.one_in(3)

@@ -1,4 +1,4 @@
-"""Matrix products as NumPy's integers and fractions give them, and each lowering that runs here.
+"""Random matrix products, and what they should give by NumPy's integers and fractions.
 
     PYTHONPATH=src:tests:conformance/src python3 -m support.calls.matmul mosaic_gpu 0 1000
 
@@ -20,10 +20,7 @@ from numpy.typing import ArrayLike
 import dmlax
 from dmlax._core import dispatch
 from dmlax._operators.matmul import api, xla
-from support import NATIVE, draw, random_calls, requantized, wild_floats
-
-PADDED = "xla on cuda"  # its branch, which a CPU computes as well
-LOWERINGS = [*NATIVE, "xla", "reference", PADDED]
+from support import draw, random_calls, requantized, wild_floats
 
 
 def lower_padded(plan: Any, operands: Any) -> jax.Array:
@@ -31,7 +28,7 @@ def lower_padded(plan: Any, operands: Any) -> jax.Array:
 
 
 def run_padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has `xla` pad the contraction, as on CUDA."""
+    """Has `xla` pad the contraction, as on CUDA, which a CPU computes as well."""
     monkeypatch.setattr(xla, "run", lower_padded)
     lowerings = (dispatch.Lowering("xla", lower_padded),)
     for name in ("INTEGER", "QUANTIZED", "TO_FLOAT"):

@@ -194,18 +194,6 @@ def dequantize(
     return elementwise(sizes, input, output, input if zero_point else None, output)
 
 
-def multiplied(a: Sequence[int] = (1, 2, 3, 4), b: Sequence[int] = (1, 2, 4, 5)) -> Fields:
-    """A matrix product with a zero point for each row of A and each column of B."""
-    leading = [1] * (len(a) - 2)
-    return {
-        "ATensor": tensor("UINT8", a),
-        "AZeroPointTensor": tensor("UINT8", [*leading, a[-2], 1]),
-        "BTensor": tensor("INT8", b),
-        "BZeroPointTensor": tensor("INT8", [*leading, 1, b[-1]]),
-        "OutputTensor": tensor("INT32", [*a[:-1], b[-1]]),
-    }
-
-
 def averaged(input: Sequence[int] = (1, 3, 4, 5), window: Sequence[int] = (2, 3)) -> Fields:
     """An average pooling with parameters for each channel."""
     axes = len(window)

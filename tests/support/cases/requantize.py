@@ -9,7 +9,7 @@ from grading import near_ties
 
 from dmlax_conformance.oracle import exact as floats
 from dmlax_conformance.oracle.exact import quantize
-from support import draw, oracle, requantized, wild_floats
+from support import draw, requantized, wild_floats
 
 Accumulators = tuple[np.ndarray, Sequence[np.ndarray]]  # accumulators and their three scales
 N = 4_000
@@ -92,28 +92,6 @@ FAMILIES: dict[str, Callable[[int], Accumulators]] = {
 }
 
 
-def quotients(dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray]:
-    """Values and scales of every magnitude, quotients beside every tie, and the special values."""
-    if dtype is np.int32:
-        x, scale = draw(40, np.int32, 3_000), wild_floats(41, 3_000)
-        scale[:2_000] = np.random.default_rng(42).uniform(1, 2, 2_000) * np.exp2(
-            np.random.default_rng(43).integers(-4, 31, 2_000)
-        )
-        return np.concatenate([x, EDGES]), np.concatenate(
-            [scale, np.full(EDGES.size, 2.0**24)]
-        ).astype(np.float32)
-    scale = wild_floats(44, 3_000, dtype)
-    wide = scale.astype(np.float64)
-    k = np.random.default_rng(45).integers(-300, 300, 3_000) + 0.5
-    with np.errstate(over="ignore"):
-        near = (k * wide).astype(dtype)
-        above = np.nextafter(near, dtype(np.inf))
-    x = np.concatenate([near, above, wild_floats(46, 3_000, dtype)])
-    x = np.concatenate([x, np.array([np.inf, -np.inf, np.nan, 0.0, -0.0], dtype)])
-    scale = np.concatenate([scale] * 3 + [np.array([1, -1, 1, 1, 1], dtype)])
-    return x, scale
-
-
 @functools.cache
 def near(count: int) -> Accumulators:
     """Accumulators whose results lie on a tie, or hardly beside it."""
@@ -153,36 +131,3 @@ def expected_in_float32(dtype: str, zero: int) -> np.ndarray:
     pairs = zip(accumulator.tolist(), words, strict=True)
     products = (float32_product(a, s) for a, s in pairs)
     return np.array([quantize(each, Fraction(1), zero, dtype) for each in products], dtype)
-
-
-@functools.cache
-def values(kind: str) -> list[np.ndarray]:
-    """Some of the quotients, and the last ones, which are special."""
-    x, scale = quotients(np.dtype(kind).type)
-    return [np.concatenate([a[:-7:13], a[-7:]]) for a in (x, scale)]
-
-
-@functools.cache
-def quantized(kind: str, dtype: str) -> tuple[np.ndarray, ...]:
-    x, scale = values(kind)
-    zero = draw(47, dtype, x.size)
-    inputs = {"InputTensor": x, "ScaleTensor": scale, "ZeroPointTensor": zero}
-    asked = {"OutputTensor": (dtype, x.shape)}
-    wanted = oracle("element_wise_quantize_linear", inputs, asked)["OutputTensor"]
-    return x, scale, zero, wanted
-
-
-@functools.cache
-def dequantized(
-    dtype: str, kind: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray]]:
-    limits = np.iinfo(dtype)
-    x, zero = draw(50, dtype, 200), draw(51, dtype, 200)
-    x[:4], zero[:4] = (limits.min, limits.max, 0, 1), (limits.max, limits.min, 0, 1)
-    scale = wild_floats(52, 200, np.dtype(kind))
-    triples = list(zip(x.tolist(), zero.tolist(), scale.tolist(), strict=True))
-    words = [
-        [floats.encode(floats.exactly((a - z) * Fraction(s)), kind) for a, z, s in each]
-        for each in (triples, [(a, 0, s) for a, _, s in triples])
-    ]
-    return x, zero, scale, [np.array(w, f"uint{scale.itemsize * 8}").view(kind) for w in words]

@@ -265,14 +265,6 @@ class GroupedHeads(NamedTuple):
         return [split_heads(x, n) for x, n in zip((q, k, v), heads, strict=True)]
 
 
-class Rotary(NamedTuple):
-    """The inputs of a rotation."""
-
-    cosines: Array | None = None
-    sines: Array | None = None
-    positions: Array | None = None
-
-
 _NORMALIZATIONS = ("k_norm_epsilon", "q_norm_epsilon", "qk_norm_epsilon")
 
 
