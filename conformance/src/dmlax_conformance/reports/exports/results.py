@@ -70,7 +70,8 @@ def _array(path: Path, case: Case, name: str) -> Array:
         return array
     asked = case.outputs[name]
     width, count = DTYPES[asked.dtype].width // 8, tensors.count(asked.sizes)
-    held = desc["TotalTensorSizeInBytes"] if desc is not None else (count * width + 3) // 4 * 4
-    # The elements of the tensor, or of the whole buffer.
-    whole = array.size in (count, held // width)
+    least = (count * width + 3) // 4 * 4
+    held = desc["TotalTensorSizeInBytes"] if desc is not None else least
+    # The elements of the tensor, or of a whole buffer: of the fewest bytes, or of the desc's.
+    whole = array.size in (count, least // width, held // width)
     return array[:count].reshape(asked.sizes) if whole else array
