@@ -35,6 +35,7 @@ _PAGES = {  # other projects' types; None: a union whose members the parameter's
     "Range": None,
     "Histogram": None,
     "Quantization": None,
+    "Requantization": None,
     "QuantizedWeights": None,
     "ErrorReport": None,
     "Self": None,

@@ -33,6 +33,7 @@ NEW = {  # what an operator of dmlax has beyond ONNX's and DirectML's
     "implementation",
     "output_dtype",
     "padding",
+    "requantization",
     "size",
 }
 
