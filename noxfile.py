@@ -280,7 +280,7 @@ def conformance_cuda(session: nox.Session) -> None:
         run("-m", "dmlax_conformance", "run", implementation, *options)
     for implementation in ("xla", "mosaic_gpu"):
         for calls in ("convolution", "convolution_add", "matmul"):
-            run("-m", f"support.calls.{calls}", implementation, "0", "400")
+            run("-m", "support.random_calls", calls, implementation, "0", "400")
     run("tests/cuda/float32_epilogues.py", "0", "24")
     run("tests/cuda/byte_kernels.py", "jitted", "0", "100")
     run("tests/cuda/hazards.py")

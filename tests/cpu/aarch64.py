@@ -86,7 +86,7 @@ PROGRAMS = {  # the programs of Python for AArch64
     "golden models": ("-c", MODELS),  # here, as qemu starts no process for the command
     "product loops": (*PYTEST, "tests/cpu/test_product_loops.py"),
     "near ties": (*PYTEST, "-m", "slow", "-k", NEAR_TIES, "tests/test_exactness.py"),
-    "random calls": ("-m", "support.calls.convolution", "native_cpu", "0", "200"),
+    "random calls": ("-m", "support.random_calls", "convolution", "native_cpu", "0", "200"),
 }
 OPTIMISED = ("near ties",)
 NOT_OPTIMISED = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}

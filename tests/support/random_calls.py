@@ -1,5 +1,12 @@
-"""Runs random calls and compares them with what they should give, bit by bit."""
+"""Runs random calls and compares them with what they should give, bit by bit.
 
+    PYTHONPATH=src:tests:conformance/src python3 -m support.random_calls matmul mosaic_gpu 0 1000
+
+checks the calls of these seeds, which `support/calls/matmul.py` draws, and prints how many there
+were; DMLAX_NATIVE_ISA names the instruction set of native_cpu.
+"""
+
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -41,15 +48,6 @@ def find_mismatches(
                 yield f"seed {seed}: {each.x.shape} {each}"
 
 
-def main(mismatches: Callable[[str, int, int], Iterator[str]]) -> None:
-    """The program."""
-    implementation, first, last = sys.argv[1], *map(int, sys.argv[2:])
-    wrong = list(mismatches(implementation, first, last))
-    print("\n".join(wrong))
-    print(f"{implementation}, {jax.devices()[0]}: {last - first} calls, {len(wrong)} mismatches")
-    sys.exit(bool(wrong))
-
-
 def redraw(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Other bytes; other numbers permuted, and floats scaled."""
     if x.dtype.itemsize == 1:
@@ -61,3 +59,17 @@ def redraw(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     with np.errstate(over="ignore", under="ignore"):
         scaled = y * x.dtype.type(rng.choice([1, 0.5, 3, -1, rng.uniform(0.5, 2)]))
     return np.where(np.isfinite(scaled) & ((scaled != 0) | (y == 0)), scaled, y)
+
+
+def main(module: str, implementation: str, first: str, last: str) -> None:
+    """The program."""
+    calls = importlib.import_module(f"support.calls.{module}")
+    wrong = list(calls.mismatches(implementation, int(first), int(last)))
+    print("\n".join(wrong))
+    count = int(last) - int(first)
+    print(f"{implementation}, {jax.devices()[0]}: {count} calls, {len(wrong)} mismatches")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,10 +1,4 @@
-"""Random sums and products for the kernels, and what they should give by the suite's oracle.
-
-    PYTHONPATH=src:tests:conformance/src python3 -m support.calls.binary native_cpu 0 1000
-
-checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
-instruction set of native_cpu.
-"""
+"""Random sums and products for the kernels, and what they should give by the suite's oracle."""
 
 import functools
 from dataclasses import dataclass
@@ -109,7 +103,3 @@ def _scales(rng: np.random.Generator, seed: int) -> list[np.ndarray]:
 
 
 mismatches = functools.partial(random_calls.find_mismatches, call)
-
-
-if __name__ == "__main__":
-    random_calls.main(mismatches)

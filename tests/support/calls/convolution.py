@@ -1,10 +1,4 @@
-"""Random convolutions for the kernels, and what they should give by NumPy's integers.
-
-    PYTHONPATH=src:tests python3 -m support.calls.convolution mosaic_gpu 0 1000
-
-checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
-instruction set of native_cpu. Needs JAX and NumPy alone.
-"""
+"""Random convolutions for the kernels, and what they should give by NumPy's integers."""
 
 import functools
 from dataclasses import dataclass
@@ -200,7 +194,3 @@ def _parameters(
 
 
 mismatches = functools.partial(random_calls.find_mismatches, call)
-
-
-if __name__ == "__main__":
-    random_calls.main(mismatches)

@@ -1,10 +1,4 @@
-"""Random convolutions with an addend, and what they should give by the suite's oracle.
-
-    PYTHONPATH=src:tests:conformance/src python3 -m support.calls.convolution_add mosaic_gpu 0 1000
-
-checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
-instruction set of native_cpu.
-"""
+"""Random convolutions with an addend, and what they should give by the suite's oracle."""
 
 import functools
 import itertools
@@ -101,7 +95,3 @@ def call(seed: int) -> Call:
 
 
 mismatches = functools.partial(random_calls.find_mismatches, call)
-
-
-if __name__ == "__main__":
-    random_calls.main(mismatches)

@@ -1,10 +1,4 @@
-"""Random calls of dynamic quantization, and what they should give by fractions or NumPy's float32.
-
-    PYTHONPATH=src:tests:conformance/src python3 -m support.calls.dynamic_quantize native_cpu 0 1000
-
-checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
-instruction set of native_cpu.
-"""
+"""Random dynamic quantizations, and what they should give by fractions or NumPy's float32."""
 
 import functools
 from dataclasses import dataclass
@@ -106,7 +100,3 @@ def call(seed: int) -> Call:
 
 
 mismatches = functools.partial(random_calls.find_mismatches, call)
-
-
-if __name__ == "__main__":
-    random_calls.main(mismatches)

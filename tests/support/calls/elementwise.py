@@ -1,10 +1,4 @@
-"""Random element-wise calls for the kernels, and what they should give by the suite's oracle.
-
-    PYTHONPATH=src:tests:conformance/src python3 -m support.calls.elementwise native_cpu 0 1000
-
-checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
-instruction set of native_cpu.
-"""
+"""Random element-wise calls for the kernels, and what they should give by the suite's oracle."""
 
 import functools
 from dataclasses import dataclass
@@ -151,7 +145,3 @@ def _inputs(rng: np.random.Generator, seed: int, scale: np.ndarray, dtype: np.dt
 
 
 mismatches = functools.partial(random_calls.find_mismatches, call)
-
-
-if __name__ == "__main__":
-    random_calls.main(mismatches)

@@ -1,10 +1,4 @@
-"""Random lookups for the kernels, and what they should give by NumPy's indexing.
-
-    PYTHONPATH=src:tests:conformance/src python3 -m support.calls.lookup native_cpu 0 1000
-
-checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
-instruction set of native_cpu.
-"""
+"""Random lookups for the kernels, and what they should give by NumPy's indexing."""
 
 import functools
 from dataclasses import dataclass
@@ -44,7 +38,3 @@ def call(seed: int) -> Call:
 
 
 mismatches = functools.partial(random_calls.find_mismatches, call)
-
-
-if __name__ == "__main__":
-    random_calls.main(mismatches)

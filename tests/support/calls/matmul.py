@@ -1,10 +1,4 @@
-"""Random matrix products, and what they should give by NumPy's integers and fractions.
-
-    PYTHONPATH=src:tests:conformance/src python3 -m support.calls.matmul mosaic_gpu 0 1000
-
-checks the random calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
-instruction set of native_cpu.
-"""
+"""Random matrix products, and what they should give by NumPy's integers and fractions."""
 
 import dataclasses
 import functools
@@ -258,7 +252,3 @@ def _scales(rng: np.random.Generator, depth: int, row: Any, column: Any) -> dict
 
 
 mismatches = functools.partial(random_calls.find_mismatches, call, known=False)
-
-
-if __name__ == "__main__":
-    random_calls.main(mismatches)

@@ -1,10 +1,4 @@
-"""Random calls of the pools, and what they should give by fractions or NumPy's float32.
-
-    PYTHONPATH=src:tests:conformance/src python3 -m support.calls.pooling native_cpu 0 1000
-
-checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
-instruction set of native_cpu.
-"""
+"""Random calls of the pools, and what they should give by fractions or NumPy's float32."""
 
 import functools
 import itertools
@@ -170,7 +164,3 @@ def _scales(rng: np.random.Generator, *sizes: int) -> list[np.ndarray]:
 
 
 mismatches = functools.partial(random_calls.find_mismatches, call)
-
-
-if __name__ == "__main__":
-    random_calls.main(mismatches)
