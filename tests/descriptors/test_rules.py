@@ -84,20 +84,6 @@ def test_the_suite_breaks_every_rule_of_an_operator(operator, rule):
     assert any(breaks(vector, rule) for vector in invalid(rule, operator))
 
 
-def test_every_invalid_desc_is_refused_as_its_vector_says():
-    for vector in suite():
-        if not vector.is_valid:
-            first = found(vector)[0]
-            assert (first.code, first.field) == vector.expect[:2], vector.id
-            assert first.rule in (*vector.clause, "desc-fields"), vector.id  # a field is no UINT
-
-
-def test_every_valid_desc_is_accepted():
-    for vector in suite():
-        if vector.is_valid:
-            assert found(vector) == (), vector.id
-
-
 # --- rows ---------------------------------------------------------------------------------
 
 

@@ -176,27 +176,6 @@ def test_vmap_is_a_loop(operator, fields):
         assert_same(outputs[name], np.stack([np.asarray(each[name]) for each in wanted]))
 
 
-def test_vmap_over_one_tensor():
-    op = directml.create_operator(made(Q, quantized()), feature_level=level("2_1"))
-    inputs = given(op)
-    images = draw(3, "uint8", (3, *inputs["input_tensor"].shape))
-    outputs = jax.vmap(lambda x: op(**{**inputs, "input_tensor": x})["output_tensor"])(images)
-    each = [op(**{**inputs, "input_tensor": x})["output_tensor"] for x in images]
-    assert_same(outputs, np.stack(list(map(np.asarray, each))))
-
-
-def test_the_scale_of_dequantize_has_a_gradient():
-    op = directml.create_operator(made(D, dequantize()), feature_level=level("1_0"))
-    inputs = given(op)
-
-    def total(scale):
-        return op(**{**inputs, "scale_tensor": scale})["output_tensor"].sum()
-
-    gradient = jax.grad(total)(jnp.asarray(inputs["scale_tensor"]))
-    difference = inputs["input_tensor"].astype(int) - inputs["zero_point_tensor"]
-    assert_same(gradient, difference.astype(np.float32))
-
-
 def test_the_gradient_of_a_broadcast_scale_is_a_sum():
     fields = strided(dequantize((1, 1, 2, 3)), ScaleTensor=(0, 0, 1, 0))
     op = directml.create_operator(made(D, fields), feature_level=level("1_0"))
@@ -263,23 +242,6 @@ def test_equal_descs_give_the_same_operator_which_traces_once(operator, monkeypa
     assert (one.feature_level, later.feature_level) == (level(first), level("6_4"))
     assert_all_same(later(**inputs), first_time)
     assert len(traced) == 1
-
-
-def test_another_desc_is_another_operator():
-    at = level("3_0")
-    one = directml.create_operator(made(N, nonzero()), feature_level=at)
-    other = directml.create_operator(made(N, nonzero(width=2)), feature_level=at)
-    assert one is not other
-    assert one.desc != other.desc
-
-
-@pytest.mark.parametrize("operator", VALID)
-def test_an_operator_knows_its_desc(operator):
-    fields, first = VALID[operator]
-    desc = made(operator, fields)
-    op = directml.create_operator(desc, feature_level=level(first))
-    assert isinstance(op, directml.CompiledOperator)
-    assert op.desc == desc
 
 
 # --- names --------------------------------------------------------------------------------

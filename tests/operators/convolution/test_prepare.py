@@ -11,53 +11,10 @@ import pytest
 import dmlax
 from dmlax._cpu import library
 from support import assert_same, compilations, draw, sums_of_products
-from support.cases.convolution import CASES, LAYOUTS, keywords, laid_out, operands
+from support.cases.convolution import LAYOUTS, laid_out
 
 SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 16.0}
 X, W = draw(1, np.uint8, (2, 4, 5, 5)), draw(2, np.int8, (4, 4, 2, 2))
-NAMES = ["3x3", "no zero points, no bias", "two groups", "depthwise", "rank 3, depthwise"]
-CHOSEN = [case for case in CASES if case.name in NAMES or case.name.startswith("uint8 and uint8")]
-
-
-def prepare(case, layout, packing="rows"):
-    values = operands(case)
-    return dmlax.prepare_filter(
-        laid_out(values["FilterTensor"], case.canonical[1], layout[1]),
-        filter_zero_point=values["FilterZeroPointTensor"],
-        group_count=case.groups,
-        dimension_numbers=layout,
-        packing=packing,
-    )
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("packing", ["rows", "panels"])
-@pytest.mark.parametrize("implementation", ["auto", "xla", "reference"])
-@pytest.mark.parametrize("case", CHOSEN, ids=str)
-def test_a_prepared_filter_gives_the_bits_of_the_filter(case, implementation, packing):
-    values = operands(case)
-    x = values["InputTensor"]
-    zero = keywords(values, "InputZeroPointTensor")
-    options = {**zero, **dict(case.windows), "implementation": implementation}
-    raw = dmlax.convolution_integer(
-        *(x, values["FilterTensor"]),
-        **options,
-        **keywords(values, "FilterZeroPointTensor"),
-        group_count=case.groups,
-        dimension_numbers=case.canonical,
-    )
-    prepared = prepare(case, case.canonical, packing)
-    assert_same(dmlax.convolution_integer(x, prepared, **options), raw)
-
-
-@pytest.mark.parametrize("packing", ["auto", "panels", "rows"])
-@pytest.mark.parametrize("layout", ["NHWC", "mixed"])
-def test_a_prepared_filter_remembers_its_layout(layout, packing):
-    order = LAYOUTS[layout]
-    x, w = laid_out(X, "NCHW", order[0]), laid_out(W, "OIHW", order[1])
-    prepared = dmlax.prepare_filter(w, dimension_numbers=order, packing=packing)
-    got = dmlax.convolution_integer(x, prepared)
-    assert_same(laid_out(np.asarray(got), order[2], "NCHW"), sums_of_products(X, W))
 
 
 def test_options_said_again_must_agree():
@@ -91,15 +48,6 @@ def test_contradicting_options_are_refused(option, field, message, quantized):
         convolve(X, prepared, **(SCALES if quantized else {}), **option)
     assert (caught.value.code, caught.value.field) == ("option", field)
     assert str(caught.value) == f"{convolve.__name__}: {field} {message}"
-
-
-def test_a_filter_prepared_under_jit_is_the_one_prepared_eagerly():
-    eager = dmlax.prepare_filter(W, filter_zero_point=np.int8([1, 2, 3, 4]))
-    jitted = jax.jit(lambda w, z: dmlax.prepare_filter(w, filter_zero_point=z))(
-        W, np.int8([1, 2, 3, 4])
-    )
-    assert jax.tree.structure(eager) == jax.tree.structure(jitted)
-    jax.tree.map(assert_same, jitted, eager)
 
 
 def test_the_static_part_depends_on_shapes_and_dtypes_only():
@@ -272,14 +220,6 @@ def test_a_constant_zero_point_of_0_is_dropped(zero):
     prepared = dmlax.prepare_filter(W, filter_zero_point=zero)
     assert prepared.zero_point is None
     assert prepared == dmlax.prepare_filter(W)
-
-
-@pytest.mark.parametrize("zero", [0, 5, 128])
-def test_a_zero_point_of_uint8_keeps_its_meaning(zero):
-    w = draw(7, np.uint8, W.shape)
-    prepared = dmlax.prepare_filter(w, filter_zero_point=np.uint8(zero))
-    assert (prepared.zero_point is None) == (zero == 0)
-    assert_same(convolve(prepared), sums_of_products(X, w, 9, zero))
 
 
 def test_a_traced_zero_point_is_kept():

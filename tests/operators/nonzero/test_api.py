@@ -17,12 +17,6 @@ from support import (
 )
 
 IMPLEMENTATIONS = ["xla", "reference", *NATIVE]
-SHAPES = [
-    *((1,), (2,), (31,), (32,), (33,), (64,), (1000,)),
-    *((1, 1), (1, 7), (5, 1), (3, 11), (1, 2, 3), (2, 1, 3, 1), (1, 1, 2, 4)),
-    *((2, 3, 2, 3, 2), (1, 2, 1, 2, 1, 2, 1, 2), (2,) * 8),
-]
-EMPTY = [(0,), (3, 0), (0, 4), (2, 0, 5)]
 DTYPES = [
     *("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32"),
     *("float16", "bfloat16", "float32"),
@@ -48,21 +42,6 @@ def check(x, found, size=None, width=None, fill_value=0):
     size = x.size if size is None else size
     assert_same(found.count, np.uint32(len(rows)))
     assert_same(found.coordinates, padded_rows(rows, size, fill_value))
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize(
-    ("shape", "implementation"),
-    [
-        (shape, implementation)
-        for implementation in IMPLEMENTATIONS
-        for shape in (SHAPES + EMPTY)[:: 3 if implementation == "reference" else 1]
-    ],
-    ids=str,
-)
-def test_rows_ascend_and_hold_every_nonzero_element(shape, implementation):
-    x = sparse(shape, "float32")
-    check(x, dmlax.nonzero_coordinates(x, implementation=implementation))
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
@@ -94,26 +73,6 @@ def test_64_bit_arrays_can_be_traced_where_jax_has_them(dtype):
     x = np.array(words, np.uint64).view(dtype)
     with jax.enable_x64(True):
         check(x, jax.jit(dmlax.nonzero_coordinates)(jnp.asarray(x)))
-
-
-@pytest.mark.parametrize(
-    ("size", "implementation"),
-    by_implementations(((size,) for size in (0, 1, 41, 42, 43, 1000)), IMPLEMENTATIONS),
-)
-def test_a_size_keeps_the_first_rows_and_the_count_tells_the_truth(size, implementation):
-    x = np.zeros(100, np.int8)
-    x[np.random.default_rng(1).permutation(100)[:42]] = 1
-    found = dmlax.nonzero_coordinates(x, size=size, implementation=implementation)
-    assert found.count == 42
-    check(x, found, size)
-
-
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize("fill_value", [7, 2**32 - 1])
-def test_rows_from_the_count_on_hold_the_fill_value(fill_value, implementation):
-    x = sparse((3, 5), "int8", density=0.3)
-    options = {"size": 20, "fill_value": fill_value, "implementation": implementation}
-    check(x, dmlax.nonzero_coordinates(x, **options), 20, fill_value=fill_value)
 
 
 RANKS = [
