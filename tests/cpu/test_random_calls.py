@@ -7,6 +7,7 @@ from support.instruction_sets import NAMES, is_here, run_on
 MODULES = {  # random calls: how many run by default, and how many there are
     "binary": (4, 2000),
     "block_product": (4, 48),
+    "cache_attention": (12, 300),
     "convolution": (6, 1000),
     "convolution_tiles": (6, 240),
     "depthwise_tiles": (6, 240),
@@ -45,6 +46,11 @@ def test_at_least_two_instruction_sets_are_here():
 def test_random_calls_on_every_instruction_set(name):
     """One process checks all modules, as most of its time is JAX's start."""
     check(name, [(module, 0, few) for module, (few, _) in MODULES.items()])
+
+
+def test_an_attention_to_a_cache_has_the_same_bits_on_every_set():
+    code = "from support.calls import cache_attention; print(cache_attention.checksum(12))"
+    assert len({run_on(name, code) for name in NAMES if is_here(name)}) == 1
 
 
 @pytest.mark.slow

@@ -154,12 +154,13 @@ def test_a_loop_ends_at_a_token() -> None:
     assert int(count) == tokens.index(end) + 1
 
 
-def test_a_state_is_mapped() -> None:
+@pytest.mark.parametrize("capacity", [32, 300])
+def test_a_state_is_mapped(capacity: int) -> None:
     """Each sequence is a batch of one, with a state of its own."""
     model, lengths = model_of("float"), [3, 8]
     states, firsts = [], []
     for n in lengths:
-        outputs, state = model.prefill(model.init_state(1, 32), np.array([prompt_of(n)]))
+        outputs, state = model.prefill(model.init_state(1, capacity), np.array([prompt_of(n)]))
         states.append(state)
         firsts.append(outputs["scores"][:, -1].argmax(-1).astype(np.int32))
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *states)

@@ -34,6 +34,7 @@ TARGETS = (
     "dmlax_quantized_softmax_v1",
     "dmlax_block_product_v1",
     "dmlax_level_product_v1",
+    "dmlax_cache_attention_v1",
     "dmlax_float_convolution_v1",
 )
 _LIBRARY = "_native.so"

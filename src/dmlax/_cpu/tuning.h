@@ -123,6 +123,7 @@ constexpr int64_t kDotHalfRows = 2;         // if their bytes are halved
 constexpr int kDotBlockRows = 4;            // rows that a column of 4-bit blocks multiplies at once
 constexpr int kLevelRows = 4;               // rows of 8-bit levels that a column meets at once
 constexpr int kLevelHalfRows = 2;           // if their weights' halves take more registers
+constexpr int64_t kCacheRows = 16;          // rows that a block of a cache meets at once; no figure
 constexpr double kReadProductsPerNs = 32;   // products of one row, which read weights; no figure
 constexpr int64_t kDotPrefetch = 1 << 13;   // bytes, or the columns of a tile if they have more
 constexpr int kUnpackedRows = 5;            // rows that a panel in registers multiplies at once

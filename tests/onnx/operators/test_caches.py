@@ -1,16 +1,20 @@
 """Attention with caches, drawn at random, beside ONNX Runtime."""
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import dmlax
 import dmlax.onnx
+from dmlax._fused.cache_attention.plan import Caches
 from dmlax.onnx import peer
 from dmlax.onnx.operators import caches
+from support import NATIVE, needs_kernels
 from support.onnx_files import File
 
 MICROSOFT = "com.microsoft"
@@ -283,3 +287,54 @@ def test_a_step_costs_by_its_length() -> None:
     memory = lowered.compile().memory_analysis()
     assert memory.temp_size_in_bytes < 1 << 20  # a cache has 4 MiB
     assert memory.alias_size_in_bytes >= 2 * (1 << 16) * 2 * 8 * 4
+
+
+@needs_kernels
+@pytest.mark.parametrize("arithmetic", ["float32", "exact"])
+def test_a_kernel_attends_in_float32_alone(arithmetic: str) -> None:
+    file = step([4], total=300, capacity=300)
+    model = dmlax.onnx.load(file.model(), arithmetic=arithmetic)
+    chosen = [
+        choice.implementation
+        for call in model.explain(file.inputs).program.calls
+        if call.operator == "cache_attention"
+        for choice in call.choices
+        if choice.platform == "cpu"
+    ]
+    assert chosen == (["native_cpu"] if arithmetic == "float32" else [])
+
+
+@pytest.mark.parametrize("arithmetic", ["float32", "exact"])
+@pytest.mark.parametrize("capacity", [6, 300])
+def test_nan_beyond_a_length_is_not_read(arithmetic: str, capacity: int) -> None:
+    file = step([4, 2], total=capacity, capacity=capacity)
+    model = dmlax.onnx.load(file.model(), arithmetic=arithmetic)
+    spoiled = dict(file.inputs)
+    for name in (name for name, x in file.inputs.items() if x.ndim == 4):
+        spoiled[name] = file.inputs[name].copy()
+        spoiled[name][0, :, 4:], spoiled[name][1, :, 2:] = np.nan, np.nan
+    y = next(iter(model.outputs))
+    np.testing.assert_array_equal(model(spoiled)[y], model(file.inputs)[y])
+
+
+@pytest.mark.parametrize("parts", [(2, 2), (1, 4)])
+def test_an_attention_is_split_over_devices(parts: tuple[int, int]) -> None:
+    """By sequences and heads, though two groups are fewer than four devices."""
+    rng = np.random.default_rng(0)
+    q, keys, values = (
+        rng.normal(size=(2, heads, rows, 16)).astype(np.float32)
+        for heads, rows in ((8, 3), (2, 300), (2, 300))
+    )
+    last = np.array([[7, 8, 9], [280, 281, 282]], np.int32)
+    operands = Caches(q, keys, values, np.stack([0 * last, last], -1), np.zeros((2, 0), np.float32))
+    plan, operands = caches.ATTENTION.plan(jax.device_put(operands), 0.25, 0.0)
+    wanted = caches.ATTENTION.call(plan, operands)
+    axes = (AxisType.Auto,) * 2
+    mesh = jax.make_mesh(parts, ("batch", "head"), axis_types=axes)
+    heads = "head" if parts[1] == 2 else None
+    specs = [("batch", "head"), *[("batch", heads)] * 2, ("batch",), ("batch",)]
+    places = Caches(*(NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs))
+    split = jax.device_put(operands, places)
+    compiled = jax.jit(functools.partial(caches.ATTENTION.call, plan)).lower(split).compile()
+    np.testing.assert_array_equal(compiled(split), wanted)
+    assert compiled.as_text().count('"dmlax_cache_attention') == len(NATIVE)

@@ -26,7 +26,7 @@ REFUSALS = (  # the handlers', then XLA's own for a result's data type
     *("convolution: ", "matrix product: ", "matrix product's epilogue: ", "element_wise: "),
     *("quantized_binary: ", "lookup: ", "pooling: ", "dynamic_quantize: ", "nonzero_coordinates: "),
     *("rows: ", "quantized_softmax: ", "block product: ", "float convolution: "),
-    "level product: ",
+    *("level product: ", "cache attention: "),
     "Wrong buffer dtype",
 )
 
@@ -135,6 +135,14 @@ CALLS = {
         (((2, 64), "float32"), ((8, 32), "uint8"), ((8, 2), "float32"), ((8, 1), "uint8")),
         (((2, 8), "float32"),),
         {"bits": np.int64(4), "block": np.int64(32)},
+    ),
+    "dmlax_cache_attention_v1": HandlerCall(
+        (
+            *(((2, 4, 3, 8), "float32"), ((2, 2, 5, 8), "float32"), ((2, 2, 5, 6), "float32")),
+            *(((2, 3, 2), "int32"), ((2, 4), "float32")),
+        ),
+        (((2, 4, 3, 6), "float32"),),
+        {"scale": np.float32(0.5), "softcap": np.float32(0)},
     ),
     "dmlax_float_convolution_v1": HandlerCall(
         (

@@ -18,6 +18,9 @@ from jax import Array, lax
 from dmlax._core import ieee
 from dmlax._core.arguments import is_static
 from dmlax._core.byte_packing import unpack_bits
+from dmlax._core.requantize import Arithmetic
+from dmlax._fused.cache_attention import call as cache_attention
+from dmlax._fused.cache_attention.plan import CachePlan, Caches
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators.table import Parameter, Size, Tensor, operator
@@ -100,20 +103,35 @@ class Reach(NamedTuple):
     is_causal: int = 1
     window: int = -1
 
+    def ranges(self) -> Array:
+        """The first place that every query sees, and the one after its last, [batch, length, 2]."""
+        last = jnp.broadcast_to(self.ends[:, None], self.places.shape)
+        if self.is_causal:
+            last = jnp.minimum(last, self.places + 1)
+        first = self.places - self.window + 1 if self.window >= 0 else jnp.zeros_like(last)
+        return jnp.stack([first, last], axis=-1)
+
     def allowed(self, keys: Array) -> Array:
         """True for the keys at some places, [batch or 1, keys], that a query sees."""
-        keys, places = keys[:, None, None, :], self.places[:, None, :, None]
-        allowed = keys < self.ends[:, None, None, None]
-        if self.is_causal:
-            allowed = allowed & (keys <= places)
-        return allowed & (keys > places - self.window) if self.window >= 0 else allowed
+        return _are_within(keys, self.ranges())
+
+
+def _are_within(keys: Array, ranges: Array) -> Array:
+    """True for the keys at some places that are in the ranges, [batch, 1, length, keys]."""
+    keys, (first, last) = keys[:, None, None, :], jnp.moveaxis(ranges[:, None, :, None], -1, 0)
+    return (keys >= first) & (keys < last)
+
+
+def _seen(values: Array, allowed: Array) -> Array:
+    """The values that a query of their sequence sees, and 0 elsewhere: 0 times a NaN is NaN."""
+    return jnp.where(allowed.any((1, 2))[:, None, :, None], values, 0)
 
 
 def attend_in_blocks(
     q: Array,
     caches: tuple[Array, Array],
     reads: tuple[_Read, _Read],
-    reach: Reach,
+    ranges: Array,
     bias: Array | None = None,
     *,
     scale: float,
@@ -126,7 +144,7 @@ def attend_in_blocks(
       q: [batch, heads, length, size].
       caches: keys and values, [batch, groups, capacity, ...].
       reads: the functions that make floats of a block of either.
-      reach: the keys that every query sees.
+      ranges: the first place that every query sees, and the one after its last.
       bias: is added to the scores, [batch or 1, heads or 1, length, capacity]; or None.
       scale: of the scores.
       softcap: bounds the scores before the bias is added; 0 does not.
@@ -158,8 +176,8 @@ def attend_in_blocks(
         scores = softcap * jnp.tanh(scores / softcap) if softcap else scores
         if bias is not None:
             scores = scores + by_group(lax.dynamic_slice_in_dim(bias, start, block, 3))
-        allowed = reach.allowed(keys[None]) & (keys >= first)
-        scores = jnp.where(allowed[:, :, None], scores, -jnp.inf)
+        allowed = _are_within(keys[None], ranges) & (keys >= first)
+        scores, v = jnp.where(allowed[:, :, None], scores, -jnp.inf), _seen(v, allowed)
         higher = jnp.maximum(top, scores.max(-1, keepdims=True))
         shift = jnp.where(jnp.isneginf(higher), 0, higher)
         terms, fade = jnp.exp(scores - shift), jnp.exp(top - shift)
@@ -172,13 +190,52 @@ def attend_in_blocks(
     else:
         top, total = jnp.broadcast_to(by_group(sink), shape), jnp.ones(shape, np.float32)
     nothing = jnp.zeros((*rows.shape[:-1], reads[1](caches[1][:, :, :1]).shape[-1]), np.float32)
-    begin = jnp.int32(0)
-    if reach.window >= 0 and reach.is_causal:
-        begin = jnp.maximum(reach.places.min() - reach.window + 1, 0) // block
-    end = jnp.minimum(-(-reach.ends.max() // block), -(-capacity // block))
+    begin = jnp.maximum(ranges[..., 0].min(), 0) // block
+    end = jnp.minimum(-(-ranges[..., 1].max() // block), -(-capacity // block))
     _, total, result = lax.fori_loop(begin, end, step, (top, total, nothing))
     y: Array = ieee.divide(result, jnp.where(total == 0, 1, total))
     return y.reshape((batch, heads, length, y.shape[-1])).astype(dtype)
+
+
+def _as_is(held: Array) -> Array:
+    """Reads a cache of floats."""
+    return held
+
+
+def _attend_in_xla(plan: CachePlan, operands: Caches) -> Array:
+    """The attention in plain XLA."""
+    options: dict[str, Any] = {"scale": plan.scale, "softcap": plan.softcap}
+    if plan.has_sinks:
+        options["sink"] = operands.sinks[:, :, None, None]
+    pair, reads = (operands.keys, operands.values), (_as_is, _as_is)
+    return attend_in_blocks(operands.q, pair, reads, operands.ranges, **options)
+
+
+ATTENTION = cache_attention.operator(_attend_in_xla)
+
+
+def attend_to_cache(
+    q: Array,
+    caches: tuple[Array, Array],
+    reads: tuple[_Read, _Read],
+    reach: Reach,
+    bias: Array | None,
+    arithmetic: Arithmetic,
+    *,
+    scale: float,
+    softcap: float = 0.0,
+    sink: Array | None = None,
+) -> Array:
+    """Computes what `attend_in_blocks` does, by a kernel where it is written for it."""
+    ranges = reach.ranges()
+    if bias is not None or reads != (_as_is, _as_is) or arithmetic == "exact":
+        options: dict[str, Any] = {"scale": scale, "softcap": softcap, "sink": sink}
+        return attend_in_blocks(q, caches, reads, ranges, bias, **options)
+    sinks = jnp.zeros((q.shape[0], 0), np.float32)
+    if sink is not None:
+        sinks = jnp.broadcast_to(sink.astype(np.float32).reshape((1, -1)), q.shape[:2])
+    plan, operands = ATTENTION.plan(Caches(q, *caches, ranges, sinks), scale, softcap)
+    return ATTENTION.call(plan, operands)
 
 
 class Quantization(NamedTuple):
@@ -232,7 +289,7 @@ class Quantization(NamedTuple):
     def reader(self, scale: Array | None) -> _Read:
         """The function that makes floats of a part of a cache."""
         if scale is None:
-            return lambda held: held
+            return _as_is
 
         def read(held: Array) -> Array:
             if self.kv_cache_bit_width == 4:
@@ -292,6 +349,7 @@ def group_query_attention(
     quantization: Quantization,
     do_rotary: int = 0,
     rotary_interleaved: int = 0,
+    arithmetic: Arithmetic,
 ) -> tuple[Array, ...]:
     """Attends with groups of heads to a cache and to new keys, which it appends."""
     if q_norm is not None or k_norm is not None:
@@ -325,7 +383,8 @@ def group_query_attention(
     ]
     new = [quantization.store(x, scale) for x, scale in zip((k, v), scales, strict=True)]
     reads = quantization.reader(scales[0]), quantization.reader(scales[1])
-    step = _Step(heads, q, (past_key, past_value), (new[0], new[1]), reads, starts, ends, places)
+    past, pair = (past_key, past_value), (new[0], new[1])
+    step = _Step(heads, q, past, pair, reads, starts, ends, places, arithmetic)
     if heads.sliding_window_cache:
         step = step._replace(ends=starts + counts)
         y, present, scores = step.slide(attention_bias, sink)
@@ -363,6 +422,7 @@ class _Step(NamedTuple):
     starts: Array
     ends: Array
     places: Array
+    arithmetic: Arithmetic
 
     def append(
         self, total: int, bias: Array | None, sink: Array | None, is_padded: bool
@@ -429,7 +489,8 @@ class _Step(NamedTuple):
             bias = jnp.broadcast_to(bias, (self.q.shape[0], *bias.shape[1:]))
             bias = jnp.take_along_axis(bias, columns, axis=3)
         k, v = (read(x) for read, x in zip(self.reads, staged, strict=True))
-        attended = attend(self.q, k, v, bias, reach.allowed(places), **self._options(sink))
+        allowed = reach.allowed(places)
+        attended = attend(self.q, k, _seen(v, allowed), bias, allowed, **self._options(sink))
         is_valid = (self.ends >= 1) & (self.starts >= 0)
         return or_nan(attended.result.astype(self.q.dtype), is_valid), present, None
 
@@ -449,10 +510,11 @@ class _Step(NamedTuple):
         if is_static((*caches[0].shape, *self.q.shape)) and capacity > _BLOCK and not has_scores:
             pair = (caches[0], caches[1])
             options["scale"] = self.heads.scale or 1 / math.sqrt(self.q.shape[-1])
-            return attend_in_blocks(self.q, pair, self.reads, reach, bias, **options), None
+            one = (self.q, pair, self.reads, reach, bias, self.arithmetic)
+            return attend_to_cache(*one, **options), None
         k, v = (read(x) for read, x in zip(self.reads, caches, strict=True))
         allowed = reach.allowed(_count(capacity)[None])
-        attended = attend(self.q, k, v, bias, allowed, **options)
+        attended = attend(self.q, k, _seen(v, allowed), bias, allowed, **options)
         scores = None
         if has_scores:
             scores = attended.probabilities if self.heads.qk_output == 2 else attended.biased
@@ -481,6 +543,7 @@ class Shared(NamedTuple):
         parts: list[Array],
         mask: Array | None,
         attention_bias: Array | None,
+        arithmetic: Arithmetic,
     ) -> tuple[Array, ...]:
         """Appends a chunk, and attends to all; returns the scores if the length is known."""
         q, (batch, _, length, size) = parts[0], parts[0].shape
@@ -499,11 +562,11 @@ class Shared(NamedTuple):
         is_valid = (start >= 0) & (start < capacity) & (start + length <= capacity)
         if capacity > _BLOCK and not known:
             scale = heads.scale or 1 / math.sqrt(size)
-            reads = ((lambda x: x), (lambda x: x))
-            y, scores = attend_in_blocks(q, (k, v), reads, reach, bias, scale=scale), None
+            one = (q, (k, v), (_as_is, _as_is), reach, bias, arithmetic)
+            y, scores = attend_to_cache(*one, scale=scale), None
         else:
             allowed = reach.allowed(_count(capacity)[None])
-            attended = attend(q, k, v, bias, allowed, scale=heads.scale)
+            attended = attend(q, k, _seen(v, allowed), bias, allowed, scale=heads.scale)
             y, scores = attended.result, attended.biased[..., :total] if known else None
         return merge_heads(or_nan(y, is_valid)), *present, *([] if scores is None else [scores])
 
@@ -540,6 +603,7 @@ def multi_head_attention(
     cache_indirection: Array | None = None,
     *,
     heads: MaskedHeads,
+    arithmetic: Arithmetic,
 ) -> tuple[Array, ...]:
     """Attends with projected queries, keys and values, separate or packed."""
     if q.ndim == 5 and k is None and v is None:  # a query, a key and a value for every head
@@ -555,7 +619,7 @@ def multi_head_attention(
     if past_sequence_length is None or past_key is None or past_value is None:
         return heads.attend(parts, mask, attention_bias, (past_key, past_value))
     shared = Shared((past_key, past_value), past_sequence_length, None, cache_indirection)
-    return shared.attend(heads, parts, mask, attention_bias)
+    return shared.attend(heads, parts, mask, attention_bias, arithmetic)
 
 
 @operator("DecoderMaskedMultiHeadAttention", 1, domain=MICROSOFT, ignores=["output_qk"])
@@ -576,6 +640,7 @@ def decoder_masked_multi_head_attention(
     mask_filter_value: float = -10000.0,
     past_present_share_buffer: int = 0,
     scale: float = 0.0,
+    arithmetic: Arithmetic,
 ) -> tuple[Array, ...]:
     """Attends with one query of every sequence to a buffer of keys, or to the keys of another."""
     heads = MaskedHeads(num_heads, mask_filter_value, scale)
@@ -594,7 +659,7 @@ def decoder_masked_multi_head_attention(
     assert past_key is not None
     assert past_value is not None
     shared = Shared((past_key, past_value), past_sequence_length, beam_width, cache_indirection)
-    return shared.attend(heads, parts, mask, attention_bias)
+    return shared.attend(heads, parts, mask, attention_bias, arithmetic)
 
 
 @operator("TensorScatter", 24)

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "dmlax/_cpu/simd/exponential.h"
 #include "dmlax/_cpu/simd/interface.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
@@ -13,7 +14,6 @@ namespace {
 constexpr int kLanes = 16, kSums = 4;  // several sums hide an addition's latency
 
 typedef float Floats __attribute__((vector_size(4 * kLanes)));
-typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 
 inline Floats all(float value) { return value - Floats{}; }
 
@@ -89,29 +89,6 @@ void normalize(const Normalization& norm, const float* input, int64_t count, flo
     if (norm.bias != nullptr) y += of(norm.bias);
     is_whole ? store(y, kLanes, output + i) : store(y, left, output + i);
   });
-}
-
-// exp(x) for x up to 0, by a polynomial of the rest of a multiple of log 2. Returns 0 below
-// 2**-126.
-inline Floats exponential(Floats x) {
-  constexpr float kLowest = -87.336540f;
-  constexpr float kCoefficients[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
-                                     1.6666665459e-1f, 5.0000001201e-1f};
-  const Floats limited = x < kLowest ? all(kLowest) : x;
-  const Floats rounding = all(12582912.0f);  // its last bit is worth 1
-  const Floats shifted = limited * 1.44269504f + rounding;
-  const Floats times = shifted - rounding;
-  const Floats rest = (limited - times * 0.693359375f) + times * 2.12194440e-4f;
-  Floats value = all(1.9875691500e-4f);
-  for (float coefficient : kCoefficients) value = value * rest + coefficient;
-  value = value * rest * rest + rest + 1.0f;
-  Ints bits, power;
-  std::memcpy(&power, &shifted, sizeof power);
-  std::memcpy(&bits, &value, sizeof bits);
-  power = (power << 23) + (127 << 23);  // shifts out the bits of `rounding`
-  Floats scale;
-  std::memcpy(&scale, &power, sizeof scale);
-  return x < kLowest ? Floats{} : value * scale;
 }
 
 void softmax(const float* input, int64_t count, float* output) {
