@@ -15,10 +15,6 @@ def normal(*shape, dtype=np.float32):
     return RNG.normal(0, 1, shape).astype(dtype)
 
 
-def bits(*shape):
-    return RNG.integers(0, 2, shape).astype(np.int32)
-
-
 def add(file, op, *arrays, domain=MICROSOFT, outputs=1, **attributes):
     """A node whose arrays are inputs; every second output is asked for where there are several."""
     names = ["" if x is None else x if isinstance(x, str) else file.input(x) for x in arrays]
@@ -242,33 +238,6 @@ def test_rotary_embeddings():
             add(file, "RotaryEmbedding", heads, normal(2, 5, 3), normal(2, 5, 3), **options)
             add(file, "RotaryEmbedding", wide, cosines, sines, positions, **partial)
         file.compare(TOLERANCE)
-
-
-def test_group_query_attention():
-    file = File(17)
-    q, k, v = map(file.input, (normal(2, 5, 64), normal(2, 5, 32), normal(2, 5, 32)))
-    caches = [file.input(x) for x in RNG.uniform(-1, 1, (2, 9, 8)).astype(np.float32)]
-    past = [file.input(np.zeros((2, 2, 0, 16), np.float32)) for _ in range(2)]
-    lengths = file.input(np.array([4, 4], np.int32)), file.input(np.array(5, np.int32))
-    options = {"num_heads": 4, "kv_num_heads": 2}
-    add(file, "GroupQueryAttention", q, k, v, *past, *lengths, outputs=3, **options)
-    for changes in (
-        {"local_window_size": 2},
-        {"softcap": 0.5},
-        {"scale": 0.2},
-        {"smooth_softmax": 1},
-        {"do_rotary": 1},
-        {"do_rotary": 1, "rotary_interleaved": 1},
-    ):
-        operands = (q, k, v, *past, *lengths, *(caches if "do_rotary" in changes else ()))
-        add(file, "GroupQueryAttention", *operands, outputs=3, **changes, **options)
-    packed = file.input(normal(2, 5, 128))
-    add(file, "GroupQueryAttention", packed, "", "", *past, *lengths, outputs=3, **options)
-    rest = ["", "", "", normal(2, 1, 5, 5)]
-    add(file, "GroupQueryAttention", q, k, v, *past, *lengths, *rest, outputs=3, **options)
-    rest = ["", "", "", "", normal(4)]
-    add(file, "GroupQueryAttention", q, k, v, *past, *lengths, *rest, outputs=3, **options)
-    file.compare(TOLERANCE)
 
 
 @pytest.mark.parametrize("opset", [23, 24])

@@ -1,6 +1,5 @@
 """The native convolutions: calls of the kernel, threads, refusals."""
 
-import concurrent.futures
 from dataclasses import replace
 from functools import partial
 
@@ -47,15 +46,6 @@ def test_vmap_is_one_call_of_the_kernel():
     assert text.count(f"@{TARGET}(") == 1
     assert "while" not in text.split(TARGET)[1]
     np.testing.assert_array_equal(mapped(x), [call(image, "xla") for image in x])
-
-
-def test_auto_is_the_kernel_for_one_device_and_xla_in_an_export():
-    call = jax.jit(lambda x, w, bias: dmlax.quantized_linear_convolution(x, w, bias, **SCALES))
-    assert TARGET in call.lower(*layer()).as_text()
-    exported = jax.export.export(call, platforms=["cpu", "cuda", "tpu"])(*layer())
-    again = jax.export.deserialize(exported.serialize())
-    assert TARGET not in again.mlir_module()
-    np.testing.assert_array_equal(again.call(*layer()), call(*layer()))
 
 
 @pytest.mark.parametrize("layouts", [("NCHW", "NHWC"), ("NHWC", "NCHW"), ("NHWC", "NHWC")])
@@ -122,15 +112,6 @@ def test_depthwise_taps_far_apart_are_met(kernel, dilation, stride):
         for implementation in ("native_cpu", "xla")
     )
     np.testing.assert_array_equal(ours, theirs)
-
-
-def test_several_threads_may_call_at_once():
-    x, w, bias = layer(8)
-    call = jax.jit(lambda x: dmlax.quantized_linear_convolution(x[None], w, bias, **SCALES))
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda image: np.asarray(call(image)), x))
-    whole = dmlax.quantized_linear_convolution(x, w, bias, **SCALES, implementation="xla")
-    np.testing.assert_array_equal(np.concatenate(found), whole)
 
 
 def test_a_prepared_filter_is_not_packed_again():
@@ -223,15 +204,6 @@ def test_what_does_not_fit_is_refused_before_it_is_read(name):
     call, message = INVALID_CALLS[name]
     with pytest.raises(Exception, match=f"convolution: .*{message}"):
         jax.block_until_ready(call())
-
-
-@pytest.mark.slow
-def test_a_million_calls_leak_nothing(memory_gained):
-    x, w, bias = layer(1)
-    call = jax.jit(lambda x: dmlax.quantized_linear_convolution(x, w, bias, **SCALES))
-    small, large = jnp.asarray(x), jnp.asarray(np.tile(x, (8, 1, 1, 1)))
-
-    assert memory_gained(call, small, large) < 16 * 1024
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The native nonzero kernel: instruction sets' names, threads, refusals, memory."""
 
-import concurrent.futures
 from pathlib import Path
 
 import jax
@@ -54,31 +53,11 @@ def test_vmap_is_one_call_of_the_kernel():
         np.testing.assert_array_equal(found.coordinates[i], one.coordinates)
 
 
-def test_auto_is_the_kernel_for_one_device_and_xla_in_an_export():
-    lowered = jax.jit(dmlax.nonzero_coordinates).lower(np.ones(70, np.float32))
-    assert TARGET in lowered.as_text()
-    exported = jax.export.export(
-        jax.jit(dmlax.nonzero_coordinates), platforms=["cpu", "cuda", "tpu"]
-    )(np.ones(70, np.float32))
-    again = jax.export.deserialize(exported.serialize())
-    assert TARGET not in again.mlir_module()
-    assert int(again.call(np.ones(70, np.float32)).count) == 70
-
-
 def test_a_named_kernel_exports_where_its_check_is_disabled():
     named = jax.jit(lambda x: dmlax.nonzero_coordinates(x, implementation="native_cpu"))
     allowed = [jax.export.DisabledSafetyCheck.custom_call(TARGET)]
     exported = jax.export.export(named, disabled_checks=allowed)(np.ones(9, np.float32))
     assert int(jax.export.deserialize(exported.serialize()).call(np.ones(9, np.float32)).count) == 9
-
-
-def test_several_threads_may_call_at_once():
-    arrays = [np.random.default_rng(i).random(200_000) < 0.5 for i in range(8)]
-    call = jax.jit(dmlax.nonzero_coordinates)
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda x: jax.device_get(call(x)), arrays))
-    for x, (count, rows) in zip(arrays, found, strict=True):
-        np.testing.assert_array_equal(rows[:count, 0], np.flatnonzero(x))
 
 
 def kernel(x, outputs, sizes):
@@ -107,14 +86,6 @@ def kernel(x, outputs, sizes):
 def test_what_does_not_fit_is_refused_before_it_is_read(x, outputs, sizes, message):
     with pytest.raises(Exception, match=f"nonzero_coordinates: .*{message}"):
         jax.block_until_ready(kernel(x, outputs, sizes))
-
-
-@pytest.mark.slow
-def test_a_million_calls_leak_nothing(memory_gained):
-    call = jax.jit(dmlax.nonzero_coordinates)
-    small, large = jnp.ones(64), jnp.ones(2**18)
-
-    assert memory_gained(call, small, large) < 16 * 1024
 
 
 def test_the_page_shows_what_explain_prints():

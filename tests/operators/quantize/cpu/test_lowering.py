@@ -1,9 +1,6 @@
 """The native element-wise kernels: values, threads, refusals."""
 
-import concurrent.futures
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -107,10 +104,6 @@ def test_32_bit_differences_are_rounded_once(dtype, scale):
     assert_same(*calls)
 
 
-def operands():
-    return np.float32([[1, 2], [3, 4]]), np.float32([0.5, 1]), np.uint8([1, 2])
-
-
 @pytest.mark.parametrize("in_axes", [(0, None, None), (None, 0, None), (None, None, 0), (1, 0, 0)])
 def test_vmap_is_one_call_of_the_kernel(in_axes):
     x = np.random.default_rng(0).standard_normal((6, 6, 6), np.float32)
@@ -135,25 +128,6 @@ def test_vmap_is_one_call_of_the_kernel(in_axes):
     assert text.count(f"@{TARGETS[0]}(") == 1
     assert "while" not in text
     assert_same(*(mapped(*given) for mapped in maps))
-
-
-def test_auto_is_the_kernel_for_one_device_and_xla_in_an_export():
-    x, scale, zero = operands()
-    call = jax.jit(lambda x: dequantize(quantize(x, scale, zero), scale, zero))
-    text = call.lower(x).as_text()
-    assert all(target in text for target in TARGETS)
-    exported = jax.export.export(call, platforms=["cpu", "cuda", "tpu"])(x)
-    again = jax.export.deserialize(exported.serialize())
-    assert not any(target in again.mlir_module() for target in TARGETS)
-    assert_same(again.call(x), call(x))
-
-
-def test_several_threads_may_call_at_once():
-    arrays = np.random.default_rng(0).standard_normal((8, 300_000), np.float32)
-    call = jax.jit(lambda x: quantize(x, 0.01, 100))
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda x: np.asarray(call(x)), arrays))
-    assert_same(np.stack(found), quantize(arrays, 0.01, 100, implementation="xla"))
 
 
 def kernel(target, dtypes, shapes):
@@ -202,11 +176,3 @@ def test_what_does_not_fit_is_refused_before_it_is_read(target, dtypes, shapes, 
 def test_the_kernel_broadcasts_its_input_too():
     shapes = ((1, 1), (2, 1), (1, 3), (2, 3))
     assert kernel(TARGETS[0], QUANTIZED, shapes).tolist() == [[2] * 3] * 2
-
-
-@pytest.mark.slow
-def test_a_million_calls_leak_nothing(memory_gained):
-    call = jax.jit(lambda x: quantize(x, jnp.full(x.shape[-1], 0.1), axis=1))
-    small, large = jnp.ones((2, 8)), jnp.ones((2**14, 24))
-
-    assert memory_gained(call, small, large) < 16 * 1024
