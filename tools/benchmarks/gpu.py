@@ -7,7 +7,7 @@ while JAX's products run.
 import contextlib
 import statistics
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -162,11 +162,3 @@ def on_cpu() -> Iterator[None]:
     """Have JAX place arrays on the CPU."""
     with jax.default_device(jax.devices("cpu")[0]):
         yield
-
-
-def assert_equal(outputs: Iterable[object], what: str) -> np.ndarray:
-    """Compare outputs bit for bit; returns the first."""
-    first, *others = map(np.asarray, outputs)
-    for other in others:
-        np.testing.assert_array_equal(other, first, what, strict=True)
-    return first

@@ -183,14 +183,6 @@ def mixture_of_experts(
     return mixture.run(x, mixture.choose(scores), layers, first.shape[0])
 
 
-class QuantizedLayer(NamedTuple):
-    """The inputs of a layer."""
-
-    weights: Tensor | None
-    scales: Array | None
-    bias: Array | None
-
-
 @operator("QMoE", 1, domain=MICROSOFT, ignores=["use_sparse_mixer"])
 def quantized_mixture_of_experts(
     x: Array,

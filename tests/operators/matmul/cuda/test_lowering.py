@@ -19,7 +19,6 @@ from support.emulated import kernels as emulated_kernels
 SCALES = {"a_scale": 0.1, "b_scale": 0.2, "output_scale": 3.0}
 integer = partial(dmlax.matrix_multiply_integer, implementation="mosaic_gpu")
 quantized = partial(dmlax.quantized_linear_matrix_multiply, **SCALES, implementation="mosaic_gpu")
-FUSED = "tensor<{}xui8>"
 
 
 def shaped(*sizes, dtype="uint8"):
