@@ -183,8 +183,9 @@ class Network:
         self.functions = draw.choice([*FUNCTIONS], 6)
         self.active = draw.integers(3, size=9)
         self.end = ["attention", "squeeze"][seed % 2]
+        self.product_first = seed % 3 == 0
         shapes = {f"conv{i}": (3, 3, 4, 4) for i in range(4)} | {"deep": (3, 3, 1, 4)}
-        shapes |= {f"dense{i}": (4, 4) for i in range(4)} | {"heads": (2, 2, 2)}
+        shapes |= {f"dense{i}": (4, 4) for i in range(5)} | {"heads": (2, 2, 2)}
         shapes |= {"row": (1,), "wide": (3, 3, 5, 4), "places": (2, 2)}
         self.params = {
             name: {"kernel": jnp.float32(draw.normal(size=shape))} for name, shape in shapes.items()
@@ -222,6 +223,8 @@ class Network:
                 for i in range(3)
             )
             x = ops.moved(lambda y, *_: y.reshape(2, -1, 4), ops.attention(q, k, v))
+        y = ops.dense("dense4", x)
+        x = ops.add(y, x) if self.product_first else ops.add(x, y)
         return ops.dense("dense3", x)
 
 

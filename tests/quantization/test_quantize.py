@@ -17,7 +17,7 @@ class Network:
     """A random network, written once for floats and once by hand for bytes."""
 
     def __init__(self, seed):
-        self.draw = np.random.default_rng(seed)
+        self.draw, self.residual_first = np.random.default_rng(seed), bool(seed % 2)
         self.params, self.layers = {}, []
         self.seen = {}
         channels = int(self.draw.integers(1, 4))
@@ -65,7 +65,7 @@ class Network:
                 y = y * 2.0 + p["bias"] if kind == "norm" else y + p["bias"]
                 if kind == "residual":
                     y = self.taps(name + "/layer", y)
-                    y = after(x + y)
+                    y = after(x + y if self.residual_first else y + x)
                 else:
                     y = after(y)
             elif kind == "product":
@@ -118,8 +118,10 @@ class Network:
                     **rounds,
                 )
                 if kind == "residual":
-                    named = KEYWORDS(a=scale, b=inner, output=output)
-                    y = dmlax.element_wise_quantized_linear_add(x, y, **named, **rounds)
+                    terms = [(x, scale), (y, inner)][:: 1 if self.residual_first else -1]
+                    (a, of_a), (b, of_b) = terms
+                    named = KEYWORDS(a=of_a, b=of_b, output=output)
+                    y = dmlax.element_wise_quantized_linear_add(a, b, **named, **rounds)
                 x = y
             elif kind == "max":
                 high = -x.shape[1] % 2

@@ -1,8 +1,9 @@
 """Which steps run in integers, and whose quantization each value of bytes has."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from dmlax.quantization.plan import Planner, Step
+from dmlax.quantization.plan import Planner, Step, batched
 from dmlax.quantization.program import Equation, Program
 from dmlax.quantization.rules import LAYERS, Rule
 
@@ -30,6 +31,20 @@ class Integers:
         self.steps = [*_live(self.steps, self.program.outputs)]
         alive = {x for each in self.steps for x in (*each.operands, each.result)}
         self.rules = {x: rule for x, rule in self.rules.items() if x in alive}
+        self._fuse()
+
+    def _fuse(self) -> None:
+        """Gives a sum the layer of its first operand, or else of its second, if it alone reads it.
+
+        These are the rules of the passes that fuse an ONNX model's sums.
+        """
+        made, shapes = {step.result: step for step in self.steps}, self.program.shapes
+        reads = Counter([x for step in self.steps for x in step.reads] + self.program.outputs)
+        for step in self.steps:
+            same = len({shapes[x] for x in step.operands}) == 1
+            if step.kind == "sum" and step.is_integer and same:
+                layers = [made[x] for x in step.operands if x in made and reads[x] == 1]
+                step.fused = next(filter(_is_fusible, layers), None)
 
     def _choose(self, step: Step, rule: Rule | None, read: set[int]) -> None:
         """Decides for a step whose operands are decided."""
@@ -91,6 +106,13 @@ class Integers:
         yield equation
 
 
+def _is_fusible(step: Step) -> bool:
+    """If a step is a convolution, or a product of rows with a matrix of parameters."""
+    if step.kind == "product" and (step.swapped or batched(step)[0]):
+        return False
+    return step.is_integer and step.weights >= 0
+
+
 def _read_by_integers(program: Program) -> set[int]:
     """Outputs, and values that layers read, maybe after equations of one value.
 
@@ -118,6 +140,5 @@ def _live(steps: Sequence[Step], outputs: Sequence[int]) -> Iterator[Step]:
             kept.append(step)
         else:
             continue
-        floats = (x for each in equations for x in each.operands)
-        needed |= {(x, step.is_integer) for x in (step.operands if step.is_integer else floats)}
+        needed |= {(x, step.is_integer) for x in step.reads}
     return reversed(kept)

@@ -43,6 +43,7 @@ class Step:
       why: the reason of a float step.
       is_integer: if it runs in integers; else the equation and the absorbed ones run in float.
       absorbed: the equations that follow and are part of the step; all those of a lookup.
+      fused: of a sum, the convolution or product whose result nothing else reads: one operator.
     """
 
     kind: str
@@ -56,6 +57,13 @@ class Step:
     is_integer: bool = False
     absorbed: list[Equation] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    fused: "Step | None" = None
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The values that it reads: its operands in integers, else those of all its equations."""
+        equations = (self.equation, *self.absorbed)
+        return self.operands if self.is_integer else tuple(x for e in equations for x in e.operands)
 
 
 class Planner:

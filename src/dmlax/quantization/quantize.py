@@ -17,13 +17,16 @@ from dmlax._core import ieee
 from dmlax._core.arguments import Aval
 from dmlax._core.requantize import Arithmetic
 from dmlax._fused.concatenation.call import concatenate
+from dmlax._fused.matmul_epilogue.call import MATMUL_ADD, multiply_and_add
 from dmlax._operators.add_multiply.api import (
+    ADD,
     element_wise_quantized_linear_add,
     element_wise_quantized_linear_multiply,
 )
 from dmlax._operators.byte_lookup.api import quantized_lookup
 from dmlax._operators.convolution.api import quantized_linear_convolution
-from dmlax._operators.matmul.api import quantized_linear_matrix_multiply
+from dmlax._operators.convolution_add.api import quantized_linear_convolution_add
+from dmlax._operators.matmul.api import QUANTIZED, quantized_linear_matrix_multiply
 from dmlax._operators.pooling.api import (
     max_pooling,
     quantized_linear_average_pooling,
@@ -40,7 +43,7 @@ from dmlax.quantization.packed import PackedWeights
 from dmlax.quantization.plan import Planner, Step, batched, channels, contracted, problems
 from dmlax.quantization.program import Equation, Program, path_of, run, trace
 from dmlax.quantization.report import Line, Report, multiply_adds
-from dmlax.quantization.rules import RULES, Rule, choose
+from dmlax.quantization.rules import LAYERS, RULES, Rule, choose
 from dmlax.training import rounding
 
 _NOTHING = Report(())
@@ -183,7 +186,11 @@ class _Values:
         inputs = map(jnp.asarray, leaves)
         self.reals = self.constants() | dict(zip(self.plan.program.inputs, inputs, strict=True))
         self.bytes: dict[int, Array] = {}
-        for step in self.plan.steps:
+        steps = self.plan.steps
+        self.fused = {s.fused.result: s.fused for s in steps if s.fused and self.fuses(s.fused)}
+        for step in steps:
+            if step.result in self.fused:
+                continue
             if step.is_integer:
                 self.bytes[step.result] = self._integers(step)
             else:
@@ -214,6 +221,10 @@ class _Values:
     def dequantize(self, integers: Array, scale: Quantization) -> Array:
         return element_wise_dequantize_linear(integers, *scale)
 
+    def fuses(self, step: Step) -> bool:
+        """If a layer and the sum that reads it are one operator."""
+        return True
+
     def operator(self, function: Callable[..., Array]) -> Callable[..., Array]:
         """Returns the function that runs for an operator; the training twin returns its own."""
         return function
@@ -243,11 +254,13 @@ class _Values:
 
     def real(self, number: int) -> Array:
         if number not in self.reals:
-            real = self.dequantize(self.bytes[number], self.scale(number))
+            real = self.dequantize(self.integers(number), self.scale(number))
             self.reals[number] = real.astype(self.plan.program.dtypes[number])
         return self.reals[number]
 
     def integers(self, number: int) -> Array:
+        if number in self.fused and number not in self.bytes:  # the report reads it
+            self.bytes[number] = self._integers(self.fused[number])
         if number not in self.bytes:
             real = self.real(number).astype(jnp.float32)
             self.bytes[number] = self.quantize(real, self.scale(number))
@@ -258,6 +271,10 @@ class _Values:
         if step.kind == "concatenation":
             parts = [self.rescaled(x, output) for x in step.operands]
             return concatenate(parts, step.equation.params["dimension"])
+        if step.fused and step.fused.result in self.fused:
+            return self._layer(step.fused, step)
+        if step.kind in LAYERS:
+            return self._layer(step)
         operands, options = [self.integers(x) for x in step.operands], step.options
         if step.kind == "move":
             return self.moved(step.equation, operands[0], output)
@@ -265,36 +282,55 @@ class _Values:
             return self.lookup(step, operands[0])
         if step.kind == "max":
             return self.operator(max_pooling)(operands[0], **options)
-        scales = [self.scale(x) for x in step.operands]
         if step.kind in _BINARY:
-            named = self._keywords(a=scales[0], b=scales[1], output=output)
-            return self.operator(_BINARY[step.kind])(*operands, **named)
-        named = self._keywords(input=scales[0], output=output)
-        if step.kind == "average":
-            windows = "window_size" in options
-            pool = (
-                quantized_linear_average_pooling
-                if windows
-                else quantized_linear_global_average_pooling
-            )
-            mean = self.operator(pool)(operands[0], **named, **options)
-            return mean.reshape(self.plan.program.shapes[step.result])
+            return self.operator(_BINARY[step.kind])(*operands, **self._of_binary(step))
+        named = self._keywords(input=self.scale(step.operands[0]), output=output)
+        windows = "window_size" in options
+        pool = (
+            quantized_linear_average_pooling if windows else quantized_linear_global_average_pooling
+        )
+        mean = self.operator(pool)(operands[0], **named, **options)
+        return mean.reshape(self.plan.program.shapes[step.result])
+
+    def _layer(self, step: Step, sum: Step | None = None) -> Array:
+        """A convolution or a product, and the sum of its result and another value."""
+        operands, output = [self.integers(x) for x in step.operands], self.scale(step.result)
+        scales: list[Any] = [self.scale(x) for x in step.operands]
+        if step.weights >= 0:
+            values, bias, weights = self.layer(step)
+            operands, scales = [*operands, values, bias], [*scales, weights]
+        if sum is not None:
+            addend_first = sum.operands[1] == step.result
+            addend = sum.operands[not addend_first]
         if step.kind == "convolution":
-            *operands[1:], filter = self.layer(step)
-            named |= self._keywords(filter=filter) | options
-            return self.operator(quantized_linear_convolution)(*operands, **named)
+            named = self._keywords(input=scales[0], filter=scales[1], output=output) | step.options
+            if sum is None:
+                return self.operator(quantized_linear_convolution)(*operands, **named)
+            named |= self._keywords(addend=self.scale(addend), sum=self.scale(sum.result))
+            named["addend_first"] = addend_first
+            operands.append(self.integers(addend))
+            return self.operator(quantized_linear_convolution_add)(*operands, **named)
         sums, batch = contracted(step), batched(step)
+        named = self._keywords(a=scales[0], b=scales[1], output=output)
+        operands[0] = _rows(operands[0], sums[0], batch[0])
         if step.weights < 0:
             operands[1] = _columns(operands[1], sums[1], batch[1])
-            named = self._keywords(a=scales[0], b=scales[1], output=output)
-        else:
-            *operands[1:], weights = self.layer(step)
-            named = self._keywords(a=scales[0], b=weights, output=output)
-        operands[0] = _rows(operands[0], sums[0], batch[0])
+        if sum is not None:
+            flat = operands[0].reshape(-1, operands[0].shape[-1])
+            planned = QUANTIZED.plan(flat, *operands[1:], **named)
+            other = self.integers(addend)
+            terms = [other, jnp.zeros(other.shape, output.zero_point.dtype)]
+            plan, added = ADD.plan(*terms[:: 1 if addend_first else -1], **self._of_binary(sum))
+            total = plan, ADD.with_table(plan, added)
+            return multiply_and_add(*MATMUL_ADD.plan(planned, total, addend_first))
         product = self.operator(quantized_linear_matrix_multiply)(*operands, **named)
         if step.swapped:  # the weights' axes come first
             product = jnp.moveaxis(product, -1, len(batch[0]))
         return product.reshape(self.plan.program.shapes[step.result])
+
+    def _of_binary(self, step: Step) -> dict[str, Any]:
+        a, b, output = (self.scale(x) for x in (*step.operands, step.result))
+        return self._keywords(a=a, b=b, output=output)
 
     def _keywords(self, **tensors: Quantization | QuantizedWeights) -> dict[str, Any]:
         """The scales, zero points and arithmetic of a call."""
@@ -322,6 +358,9 @@ class _Trained(_Values):
 
     def dequantize(self, integers: Array, scale: Quantization) -> Array:
         return integers
+
+    def fuses(self, step: Step) -> bool:
+        return step.kind == "convolution"
 
     def operator(self, function: Callable[..., Array]) -> Callable[..., Array]:
         twin: Callable[..., Array] = getattr(training, function.__name__)
