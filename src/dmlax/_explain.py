@@ -51,8 +51,12 @@ class ProgramExplanation:
             none = [] if self.devices else ["no operator of dmlax is called"]
             return "\n".join([*none, *last])
         numbered = list(enumerate(self.calls, 1))
-        rows: list[tuple[str, ...]] = [("", "operator", "call", *dispatch.PLATFORMS)]
-        rows += [(str(i), call.operator, call.call, *_chosen(call)) for i, call in numbered]
+        rows: list[tuple[str, ...]] = [("", "operator", "call", *dispatch.PLATFORMS, "layer")]
+        rows += [
+            (str(i), call.operator, call.call, *_chosen(call), call.layer) for i, call in numbered
+        ]
+        if not any(call.layer for call in self.calls):
+            rows = [row[:-1] for row in rows]
         sentences = ((i, line) for i, call in numbered for line in _sentences(call))
         return "\n".join([*table(rows), "", *_by_sentence(sentences), *last])
 
@@ -195,7 +199,7 @@ def _explain_program(
 ) -> ProgramExplanation:
     call, structs = _with_structs(function, args, kwargs)
     program = jax.make_jaxpr(call)(*structs).jaxpr
-    calls = tuple(map(_explain_call, labels.labels(program)))
+    calls = tuple(itertools.starmap(_explain_call, labels.labels_of_layers(program)))
     devices = tuple(_on_devices(function, args, kwargs))
     parts = {row.name: row.chain for row in OPERATORS if row.chain}
     return ProgramExplanation(calls, devices, tuple(float_chains.float_chains(program, parts)))
@@ -236,9 +240,9 @@ def _kernels(text: str) -> str:
     return ", ".join(f"{name} ({count})" for name, count in counts) or "xla and no kernel"
 
 
-def _explain_call(call: Any) -> dispatch.Explanation:
+def _explain_call(layer: str, call: Any) -> dispatch.Explanation:
     """Explains a call or a packing in a program, and says if a gradient ends there."""
-    explanation: dispatch.Explanation = call.explain()
+    explanation: dispatch.Explanation = dataclasses.replace(call.explain(), layer=layer)
     if not (isinstance(call, dispatch.Call) and call.loses_gradient):
         return explanation
     twin = next(row.training for row in OPERATORS if row.name == explanation.operator)

@@ -116,3 +116,11 @@ def test_tuned_parameters_with_nan_name_the_layer():
 def test_a_rule_of_an_unsupported_layer_says_what_it_is():
     with pytest.raises(dmlax.SpecError, match="are parameters, but no weights"):
         quantize(lambda p, x: scanned(p["w"], x), {"w": W}, [X], rules=[Rule("w")])
+
+
+@pytest.mark.parametrize("function", [dilated, scanned])
+def test_a_rule_leaves_a_layer_that_no_operator_has_in_float(function):
+    options = {"rules": [Rule("w", to_float=True)], "on_unsupported": "error"}
+    quantized = quantize(lambda p, x: function(p["w"], x), {"w": W}, [X], **options)
+    assert [x.runs for x in quantized.report.lines] == ["float: a rule"]
+    assert np.allclose(quantized(X), function(W, X), rtol=1e-5, atol=1e-5)

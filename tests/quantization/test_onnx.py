@@ -67,7 +67,8 @@ def test_behind_a_float_island_each_difference_is_a_rounding_that_flips():
 
 def test_explain_says_what_runs_where():
     network, x, quantized = network_of(4)
-    names = [call.operator for call in dmlax.explain(quantized, x).calls]
+    explained = dmlax.explain(quantized, x)
+    names = [call.operator for call in explained.calls]
     kinds = [kind for kind, _, _ in network.layers]
     assert kinds == ["convolution", "residual", "global", "product"]
     assert names == [
@@ -78,6 +79,10 @@ def test_explain_says_what_runs_where():
         "quantized_linear_matrix_multiply",
         "element_wise_dequantize_linear",
     ]
+    first, residual, product = network.params
+    layers = [first, first, residual, "quantization/test_quantize.py", product]
+    assert [x.layer.split("/kernel")[0].split(":")[0] for x in explained.calls] == [*layers, ""]
+    assert str(explained).count(f"  {first}/kernel\n") == 2
 
 
 def test_an_export_gives_the_bits():

@@ -1,5 +1,7 @@
 """Quantization by rules: random networks equal their composition by hand; errors; the report."""
 
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -218,6 +220,30 @@ def dense_params():
 X = jnp.float32(np.random.default_rng(1).normal(size=(4, 6)))
 
 
+def test_it_pickles():
+    def function(params, x):
+        parts = jnp.split(dense(params, x), 2, axis=-1)
+        return jax.nn.softmax(parts[0]) @ jax.nn.gelu(parts[1]).mT
+
+    params = dense_params()
+    quantized = quantize(function, params, [X], rules=[Rule(bits=4)])
+    again = pickle.loads(pickle.dumps(quantized))
+    assert again.report == quantized.report
+    assert np.array_equal(jax.jit(again)(X), jax.jit(quantized)(X))
+    tuned = jax.tree.map(lambda p: p * 0.5, params)
+    expected = jax.jit(quantized.with_params(tuned))(X)
+    assert np.array_equal(jax.jit(again.with_params(tuned))(X), expected)
+
+
+def test_a_loop_does_not_pickle_and_says_so():
+    def function(params, x):
+        return lax.scan(lambda y, _: (y * 0.5, None), dense(params, x), length=2)[0]
+
+    quantized = quantize(function, dense_params(), [X])
+    with pytest.raises(pickle.PicklingError, match=r"scan at .*save the function by dmlax.export"):
+        pickle.dumps(quantized)
+
+
 def test_the_first_rule_that_matches_wins():
     rules = [Rule("first/*", to_float=True), Rule("*", dtype=np.uint8), Rule("last/*")]
     lines = quantize(dense, dense_params(), [X], rules=rules).report.lines
@@ -306,6 +332,21 @@ def test_the_report_has_the_share_of_the_multiply_adds_in_integers():
         "int8",
         "float: a rule",
     ]
+
+
+@pytest.mark.parametrize("to_float", [False, True])
+def test_weights_that_two_layers_share_are_one_line(to_float):
+    def function(w, x):
+        return jnp.tanh(x @ w) @ w
+
+    w = jnp.float32(np.random.default_rng(4).normal(size=(6, 6)))
+    quantized = quantize(function, w, [X], rules=[Rule(bits=4, to_float=to_float)])
+    (line,) = (x for x in quantized.report.lines if x.multiply_adds)
+    assert line.multiply_adds == 2 * 4 * 6 * 6
+    assert (line.before, line.after) == (144, 144 if to_float else 18)
+    held = {id(x.values) for x, _ in quantized.weights.values()}
+    assert len(held) == (0 if to_float else 1)
+    assert np.array_equal(quantized(X), quantized.training()(w, X)) or to_float
 
 
 def test_a_shared_parameter_with_two_rules_is_an_error():

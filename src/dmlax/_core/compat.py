@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array
 from jax.extend import core
 from jax.extend.core import Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun
+from jax.extend.core import primitives as named_primitives
 from jax.interpreters import ad, batching, mlir
 
 from dmlax.errors import UnsupportedError
@@ -201,6 +202,13 @@ def scan_of(jaxpr: Any, **params: Any) -> tuple[ClosedProgram, int, int]:
 def expand(*args: Array, _prim: Any) -> Any:
     """Computes a primitive that is made of others, from JAX 0.12."""
     return _prim.expand(*args)
+
+
+@functools.cache
+def primitives() -> dict[str, Primitive]:
+    """JAX's primitives, by name."""
+    named = [x for module in (named_primitives, jax.lax) for x in vars(module).values()]
+    return {x.name: x for x in named if isinstance(x, Primitive)}
 
 
 def outputs_of(equation: JaxprEqn) -> list[tuple[np.dtype, tuple[int, ...]]]:

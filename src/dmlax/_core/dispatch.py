@@ -206,12 +206,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The implementation that every platform would run, and why it would not run the others."""
+    """The implementation that every platform would run, and why it would not run the others.
+
+    `layer` is the path of the layer of a quantized function that the call is part of.
+    """
 
     operator: str
     call: str
     choices: tuple[Choice, ...]
     notes: tuple[str, ...] = field(default=())
+    layer: str = ""
 
     def __str__(self) -> str:
         below = "\n".join([*map(str, self.choices), *self.notes])

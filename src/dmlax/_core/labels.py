@@ -1,6 +1,7 @@
 """Labels: the calls of operators that a program says it makes."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import jax
@@ -10,6 +11,7 @@ from jax.interpreters import batching, mlir
 
 from dmlax._core.compat import ClosedProgram, Equation, Program
 
+_LAYER = "layer "
 _Outputs = TypeVar("_Outputs")  # a pytree of arrays
 
 
@@ -29,11 +31,24 @@ def label(outputs: _Outputs, call: object, operands: object = None) -> _Outputs:
 
 def labels(program: Program) -> Iterator[Any]:
     """Every `call` that `label` left in a program, in its order."""
+    return (call for _, call in labels_of_layers(program))
+
+
+def layer(name: str) -> AbstractContextManager[None]:
+    """A scope of a program: what is called in it is part of a layer."""
+    return jax.named_scope(_LAYER + name)
+
+
+def labels_of_layers(program: Program, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every `call`, with the name of its layer, or ""."""
     for equation in program.eqns:
+        scopes = (getattr(x, "name", "") for x in equation.source_info.name_stack.stack)
+        found = (x.removeprefix(_LAYER) for x in scopes if x.startswith(_LAYER))
+        inside = next(found, name)
         if equation.primitive is _label:
-            yield equation.params["call"]
+            yield inside, equation.params["call"]
         for inner in programs(equation):
-            yield from labels(inner)
+            yield from labels_of_layers(inner, inside)
 
 
 def programs(equation: Equation) -> Iterator[Program]:

@@ -89,9 +89,9 @@ class Integers:
         for x in dict.fromkeys(loose):
             if x not in self.roots:
                 chain = [*self._chain(source[x], x, set())]
-                self.steps.append(
-                    Step("lookup", chain[-1], (source[x],), x, is_integer=True, absorbed=chain)
-                )
+                step = Step("lookup", chain[-1], (source[x],), x, is_integer=True, absorbed=chain)
+                step.name = step.place
+                self.steps.append(step)
                 self.roots[x], self.rules[x] = x, rule or self._rule([source[x]])
         return True
 

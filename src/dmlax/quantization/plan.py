@@ -43,6 +43,7 @@ class Step:
       why: the reason of a float step.
       is_integer: if it runs in integers; else the equation and the absorbed ones run in float.
       absorbed: the equations that follow and are part of the step; all those of a lookup.
+      name: the path of the weights, or else the line of the code.
       fused: of a sum, the convolution or product whose result nothing else reads: one operator.
     """
 
@@ -57,7 +58,13 @@ class Step:
     is_integer: bool = False
     absorbed: list[Equation] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
     fused: "Step | None" = None
+
+    @property
+    def place(self) -> str:
+        """The line of the code, with the last folder of its path."""
+        return "/".join(self.equation.line.split("/")[-2:])
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -244,13 +251,14 @@ class Planner:
         self.absorbed.add(step.result)
 
 
-def problems(program: Program, steps: Sequence[Step]) -> list[str]:
-    """A line for each step that stays float for a reason, although it reads parameters."""
-    return [
-        f"{step.equation.name} at {step.equation.line}: {step.why}"
+def unsupported(program: Program, steps: Sequence[Step]) -> list[tuple[Step, list[str]]]:
+    """The steps that stay float for a reason, although they read parameters, and these."""
+    found = [
+        (step, [path for x in step.equation.operands for path in program.paths.get(x, ())])
         for step in steps
-        if step.why and any(program.paths.get(x) for x in step.equation.operands)
+        if step.why
     ]
+    return [pair for pair in found if pair[1]]
 
 
 def _layout(window: Any, strides: Any, padding: Any) -> tuple[str | None, Sequence[int]]:

@@ -1,5 +1,6 @@
 """A function as equations on numbered values, with those of constants computed."""
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from dmlax._core import compat, ieee
 
 
 class Equation(NamedTuple):
-    """An equation; its operands and results are numbers of values."""
+    """An equation; its operands and results are numbers of values. It pickles with its name."""
 
     name: str
     operands: tuple[int, ...]
@@ -20,6 +21,18 @@ class Equation(NamedTuple):
     params: dict[str, Any]
     bind: Callable[..., Any]
     line: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        known = compat.primitives().get(self.name)
+        if known is None or known.bind != self.bind or within(self.params):
+            text = f"{self.name} at {self.line} does not pickle: save the function by dmlax.export"
+            raise pickle.PicklingError(text)
+        return _unpickled, tuple(self._replace(bind=_unpickled))
+
+
+def _unpickled(*fields: Any) -> Equation:
+    equation = Equation(*fields)
+    return equation._replace(bind=compat.primitives()[equation.name].bind)
 
 
 @dataclass(eq=False)

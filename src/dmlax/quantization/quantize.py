@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmlax import calibration, training
-from dmlax._core import ieee
+from dmlax._core import ieee, labels
 from dmlax._core.arguments import Aval
 from dmlax._core.requantize import Arithmetic
 from dmlax._fused.concatenation.call import concatenate
@@ -40,10 +40,10 @@ from dmlax.calibration import Quantization, QuantizedWeights
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.quantization.integers import Integers
 from dmlax.quantization.packed import PackedWeights
-from dmlax.quantization.plan import Planner, Step, batched, channels, contracted, problems
+from dmlax.quantization.plan import Planner, Step, batched, channels, contracted, unsupported
 from dmlax.quantization.program import Equation, Program, path_of, run, trace
 from dmlax.quantization.report import Line, Report, multiply_adds
-from dmlax.quantization.rules import LAYERS, RULES, Rule, choose
+from dmlax.quantization.rules import LAYERS, RULES, Rule, choose, is_float
 from dmlax.training import rounding
 
 _NOTHING = Report(())
@@ -77,7 +77,8 @@ class _Plan:
 class Quantized:
     """A quantized function: call it with the inputs, of the batches' shapes.
 
-    A pytree: `jax.jit`, `jax.vmap` and `jax.device_put` take it.
+    A pytree: `jax.jit`, `jax.vmap` and `jax.device_put` take it. It pickles, unless a loop or a
+    branch (`scan`, `while`, `cond`) is in it.
 
     Attributes:
       weights: `QuantizedWeights` and int32 biases, by the number of a layer. Values of 2 to 4
@@ -192,7 +193,8 @@ class _Values:
             if step.result in self.fused:
                 continue
             if step.is_integer:
-                self.bytes[step.result] = self._integers(step)
+                with labels.layer((step.fused or step).name):
+                    self.bytes[step.result] = self._integers(step)
             else:
                 for equation in (step.equation, *step.absorbed):
                     results = run(equation, [self.real(x) for x in equation.operands])
@@ -564,13 +566,21 @@ def quantize(
     RULES.expect_choice("on_unsupported", on_unsupported, ("float", "error"))
     planner = Planner(program)
     steps = planner.steps()
-    if on_unsupported == "error" and (found := problems(program, steps)):
+    layers = [step for step in steps if step.kind not in ("float", "move")]
+    for step in steps:
+        step.name = "+".join(program.paths.get(step.weights, ())) or step.place
+    keys = [("+".join(program.paths.get(x.weights, ())), x.kind) for x in layers]
+    without = unsupported(program, steps)
+    rules_of = choose(rules, keys, paths, [parameters for _, parameters in without])
+    for step, parameters in without:
+        step.why = "a rule" if is_float(rules, parameters) else step.why
+    found = [
+        f"{x.equation.name} at {x.equation.line}: {x.why}" for x, _ in without if x.why != "a rule"
+    ]
+    if on_unsupported == "error" and found:
         remedy = 'on_unsupported="float" leaves them in float'
         raise UnsupportedError(f"quantize: {'; '.join(found)}; {remedy}", "option", "function")
-    layers = [step for step in steps if step.kind not in ("float", "move")]
-    names = ["+".join(program.paths.get(step.weights, ())) for step in layers]
-    keys = [(name, step.kind) for name, step in zip(names, layers, strict=True)]
-    by_layer = dict(zip((x.result for x in layers), choose(rules, keys, paths), strict=True))
+    by_layer = dict(zip((x.result for x in layers), rules_of, strict=True))
     integers = Integers(planner, steps, by_layer)
     steps, chosen = integers.steps, integers.rules
     seen = _observed(program, chosen, flat, progress)
@@ -602,8 +612,7 @@ def quantize(
         tables=_tables(plan, program.constants, scales),
         plan=plan,
     )
-    names_of = dict(zip((x.result for x in layers), names, strict=True))
-    plan.report = _report(quantized, names_of, flat[0])
+    plan.report = _report(quantized, flat[0])
     program.constants = {}  # the pytree holds what a call reads
     return quantized
 
@@ -612,18 +621,21 @@ def _weights(
     plan: _Plan, constants: Mapping[int, Any], scales: Mapping[int, Quantization]
 ) -> dict[int, tuple[QuantizedWeights, Array]]:
     """The integer weights and biases of the layers in integers."""
-    found = {}
+    found: dict[int, Any] = {}
+    shared: dict[Any, QuantizedWeights] = {}
     for step in plan.steps:
         if step.weights >= 0 and step.is_integer:
             weights, bias = _folded(plan.program, step, constants)
-            path = "+".join(plan.program.paths[step.weights])
-            with _naming("params", f"give no scale for {path}"):
+            with _naming("params", f"give no scale for {step.name}"):
                 integers = _quantized_weights(step, plan.rules[step.result], weights)
             scale = scales[plan.roots[step.operands[0]]].scale
             named = {"input_scale": scale, "filter_scale": integers.scale}
             if plan.rules[step.result].bits <= 4:
                 packed: Any = PackedWeights.pack(integers.values, plan.rules[step.result].bits)
                 integers = QuantizedWeights(packed, *integers[1:], integers.axis)
+            factors = [x for x in step.affine if x[0] in ("mul", "div")]
+            key = step.weights, str((step.equation.params, factors))
+            integers = shared.setdefault(key, integers)  # of a layer that runs several times
             found[step.result] = integers, calibration.quantize_bias(bias, **named)
     return found
 
@@ -671,8 +683,11 @@ def _quantized_weights(step: Step, rule: Rule, weights: Array) -> QuantizedWeigh
     )
 
 
-def _report(quantized: Quantized, names: Mapping[int, str], leaves: Sequence[Any]) -> Report:
-    """Compares the first batch's values in float and in integers."""
+def _report(quantized: Quantized, leaves: Sequence[Any]) -> Report:
+    """Compares the first batch's values in float and in integers.
+
+    Layers with the same weights are one line: its noise is the worst.
+    """
     plan, program = quantized.plan, quantized.plan.program
     expected = jax.jit(functools.partial(_wanted, program, tuple(plan.roots)))(
         program.constants, leaves
@@ -681,7 +696,7 @@ def _report(quantized: Quantized, names: Mapping[int, str], leaves: Sequence[Any
         lambda q, x: {n: _Values.real(v, n) for v in [_Values(q, x)] for n in plan.roots}
     )(quantized, leaves)
     errors = {x.name: x for x in calibration.error_report(_text(expected), _text(actual)).layers}
-    lines = []
+    lines: dict[Any, Line] = {}
     for step in plan.steps:
         integer, equation = step.is_integer, step.equation
         shapes = ([program.shapes[x] for x in numbers] for numbers in equation[1:3])
@@ -690,16 +705,23 @@ def _report(quantized: Quantized, names: Mapping[int, str], leaves: Sequence[Any
             continue
         before = 0 if step.weights < 0 else 4 * int(np.prod(program.shapes[step.weights]))
         runs, noise, after = f"float: {step.why or 'its operands are no floats'}", np.nan, before
+        key: Any = ("float", step.weights) if before else step.result
         if integer:
             runs, noise = (
                 quantized.scales[plan.roots[step.result]].zero_point.dtype.name,
                 errors[str(step.result)].signal_to_noise,
             )
-            after = quantized.weights[step.result][0].values.nbytes if before else 0
-        place = "/".join(equation.line.split("/")[-2:])
+            if before:
+                held = {n: weights.values for n, (weights, _) in quantized.weights.items()}
+                values = held[step.result]
+                key, after = next(n for n, x in held.items() if x is values), values.nbytes
         kind = step.kind if integer else equation.name
-        lines.append(Line(names.get(step.result) or place, kind, runs, noise, before, after, sums))
-    return Report(tuple(lines))
+        line = Line(step.name, kind, runs, noise, before, after, sums)
+        if (same := lines.get(key)) is not None:
+            noise, sums = np.fmin(noise, same.signal_to_noise), sums + same.multiply_adds
+            line = same._replace(signal_to_noise=float(noise), multiply_adds=sums)
+        lines[key] = line
+    return Report(tuple(lines.values()))
 
 
 def _wanted(

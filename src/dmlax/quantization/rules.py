@@ -62,14 +62,28 @@ class Rule:
 DEFAULT = Rule()
 
 
+def is_float(rules: Sequence[Rule], parameters: Sequence[str]) -> bool:
+    """If a rule leaves a layer that no operator has in float: the first of its parameters'."""
+    found = (x for x in rules if any(x.matches(p, kind) for p in parameters for kind in LAYERS))
+    first = next(found, None)
+    return first is not None and first.to_float
+
+
 def choose(
-    rules: Sequence[Rule], layers: Sequence[tuple[str, str]], parameters: Sequence[str]
+    rules: Sequence[Rule],
+    layers: Sequence[tuple[str, str]],
+    parameters: Sequence[str],
+    unsupported: Sequence[Sequence[str]] = (),
 ) -> list[Rule | None]:
-    """The rule of each layer (path of its weights, operator); None of others without a rule."""
+    """The rule of each layer (path of its weights, operator); None of others without a rule.
+
+    The parameters of a layer that no operator has can have a rule that leaves it in float.
+    """
     good = all(isinstance(rule, Rule) for rule in rules)
     RULES.expect(good, "option", "rules", f"is {rules!r}, expected a sequence of Rule")
     for rule in rules:
-        if not any(rule.matches(*layer) for layer in layers):
+        floats = any(is_float([rule], paths) for paths in unsupported)
+        if not floats and not any(rule.matches(*layer) for layer in layers):
             held = [path for path in parameters if fnmatch.fnmatchcase(path, rule.path)]
             why = f"matches none of the weights {[path for path, _ in layers if path]}"
             if held:

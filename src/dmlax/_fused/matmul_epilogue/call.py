@@ -38,8 +38,13 @@ MATMUL_LOOKUP = dispatch.Operator(
 def multiply_and_add(plan: MatmulAddPlan, operands: MatmulAdd) -> Array:
     """Computes the sum; in two calls where the sum is exact or no GPU has the kernel."""
     if plan.sum.arithmetic == "exact" or capability.why_not("cuda"):
-        return xla.add(plan, operands)
+        return compose(plan, operands)
     return MATMUL_ADD.call(plan, operands)
+
+
+def compose(plan: MatmulAddPlan, operands: MatmulAdd) -> Array:
+    """Computes the sum in two calls."""
+    return xla.add(plan, operands)
 
 
 def multiply_and_look_up(plan: MatmulLookupPlan, operands: MatmulLookup) -> Array:

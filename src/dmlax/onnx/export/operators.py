@@ -13,7 +13,7 @@ from jax import Array, lax
 
 from dmlax import PreparedFilter, PreparedMatrix
 from dmlax._fused.float_convolution import call as float_convolution
-from dmlax._fused.matmul_epilogue.xla import add as add_to_product
+from dmlax._fused.matmul_epilogue import call as matmul_epilogue
 from dmlax._operators.add_multiply.api import ADD
 from dmlax._operators.convolution.api import QUANTIZED as CONVOLUTION
 from dmlax._operators.convolution.plan import inverse
@@ -330,7 +330,9 @@ def _lookup(call: Call) -> Any:
 
 COMPOSED: dict[str, Callable[[Call], Any]] = {  # functions composed of other operators and of JAX
     "quantized_linear_convolution_add": _convolution_add,
-    "quantized_linear_matrix_multiply_add": lambda call: add_to_product(call.plan, call.operands),
+    "quantized_linear_matrix_multiply_add": lambda call: matmul_epilogue.compose(
+        call.plan, call.operands
+    ),
     "matrix_multiply_integer_to_float": _product_to_float,
     "quantized_lookup": _lookup,
     "block_product": lambda call: multiply_blocks(call.plan, call.operands),
