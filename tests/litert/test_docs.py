@@ -1,6 +1,7 @@
 """The table of operators in `docs/litert.md` has those that are computed; its examples run."""
 
 import re
+import zipfile
 from pathlib import Path
 
 import jax
@@ -11,6 +12,7 @@ import dmlax.litert
 from dmlax.litert.read import DOMAIN
 from dmlax.onnx.operators import rows
 from tools.litert.files import Op, Subgraph, Tensor, model
+from tools.litert.networks import window
 
 PAGE = Path(__file__).parents[2] / "docs/litert.md"
 READ = {"ASSIGN_VARIABLE", "CALL_ONCE", "DENSIFY", "IF", "READ_VARIABLE", "VAR_HANDLE"}
@@ -19,7 +21,7 @@ READ = {"ASSIGN_VARIABLE", "CALL_ONCE", "DENSIFY", "IF", "READ_VARIABLE", "VAR_H
 def test_the_page_lists_the_operators():
     table = PAGE.read_text().partition("| group | operators |")[2]
     known = {row.op for row in rows() if row.domain == DOMAIN} - {"IDENTITY"}
-    assert set(re.findall(r"`([A-Z0-9_]+)`", table)) == known | READ
+    assert set(re.findall(r"`([A-Za-z0-9_]+)`", table)) == known | READ
 
 
 def classifier():
@@ -50,6 +52,58 @@ def blocks(heading):
     """The Python blocks of a section of the page."""
     section = PAGE.read_text().partition(f"{heading}\n")[2].partition("\n## ")[0]
     return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+
+def test_the_page_s_state_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "okay_nabu.tflite").write_bytes(model(*window(np.random.default_rng(0))))
+    names = {"dmlax": dmlax, "frames": np.random.default_rng(1).normal(size=(7, 1, 1, 6))}
+    names["frames"] = names["frames"].astype(np.float32)
+    (block,) = blocks("## State")
+    exec(block, names)
+    (state,) = names["state"].values()
+    quantized = names["model"].apply(names["model"].params, names["frames"][-1], outputs=["t1"])
+    assert state[:, -1:].tolist() == quantized["t1"].tolist()
+    assert state.tolist() != names["model"].init_state().popitem()[1].tolist()
+
+
+def test_the_page_s_bundle_is_loaded_and_saved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("hand_landmarker.task", "w") as bundle:
+        for name in ("hand_detector.tflite", "hand_landmarks_detector.tflite"):
+            bundle.writestr(name, classifier())
+    names = {"dmlax": dmlax}
+    exec(blocks("## Sources")[0], names)
+    image = np.zeros((1, 4, 4, 6), np.int8)
+    wanted = dmlax.litert.load(classifier(), arithmetic="reference")(image)["Softmax"]
+    assert names["model"](image)["Softmax"].tolist() == wanted.tolist()
+
+
+def transposed(name, inputs):
+    """A file of a transposed convolution of floats, by the operator of a name."""
+    rng = np.random.default_rng(2)
+    filter = rng.normal(size=(3, 3, 2, 4)).astype(np.float32)
+    tensors = {
+        "sizes": Tensor(np.int32, (4,), np.array([1, 10, 12, 3], np.int32)),
+        "w": Tensor(np.float32, filter.shape, filter),
+        "x": Tensor(np.float32, (1, 5, 6, 4)),
+        "b": Tensor(np.float32, (3,), rng.normal(size=3).astype(np.float32)),
+        "y": Tensor(np.float32, (1, 10, 12, 3)),
+    }
+    options = {"padding": "SAME", "stride_h": 2, "stride_w": 2}
+    operator = Op(name, inputs, ["y"], options if name == "TRANSPOSE_CONV" else {})
+    return model(Subgraph(tensors, [operator], ["x"], ["y"]))
+
+
+def test_the_page_s_operator_is_litert_s_with_a_bias(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = transposed("Convolution2DTransposeBias", ["x", "w", "b"])
+    (tmp_path / "selfie_segmentation.tflite").write_bytes(data)
+    names = {"dmlax": dmlax, "jax": jax}
+    exec(blocks("## Operators")[0], names)
+    x = np.random.default_rng(3).normal(size=(1, 5, 6, 4)).astype(np.float32)
+    built_in = dmlax.litert.load(transposed("TRANSPOSE_CONV", ["sizes", "w", "x", "b"]))
+    np.testing.assert_allclose(names["model"](x)["y"], built_in(x)["y"], atol=1e-5)
 
 
 def test_the_page_s_classifier_runs_and_learns(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Whole files: batches, states, branches, saved models, bundles and what is refused."""
 
+import contextlib
 import io
 import pickle
 import zipfile
@@ -12,11 +13,12 @@ import pytest
 import dmlax.litert
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.litert.__main__ import main
+from dmlax.litert.flexbuffer import read_map
 from dmlax.onnx import ModelError
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators.table import why_no_pass
 from tools.fuzz import litert_models
-from tools.litert.files import Op, Subgraph, Tensor, model
+from tools.litert.files import Op, Subgraph, Tensor, flexbuffer, model
 
 RNG = np.random.default_rng(0)
 SCALED = {"scales": [0.05], "zeros": [3]}
@@ -261,6 +263,73 @@ def test_what_is_not_known_is_listed_at_once_with_the_ways_out():
     functions = {"custom::Twice": lambda x, custom_options: 2 * x}
     ours = dmlax.litert.load(custom(), operators=functions, outputs=["z"])
     assert ours(np.float32([1, -2]))["z"].tolist() == [2, 4]
+
+
+DETECTOR = {
+    "max_detections": 3,
+    "max_classes_per_detection": 1,
+    "num_classes": 2,
+    "nms_score_threshold": 0.5,
+    "nms_iou_threshold": 0.5,
+    **{f"{name}_scale": 1.0 for name in "yxhw"},
+}
+
+
+def detector(batch=1, dtype=np.float32, **options):
+    """Three boxes, of which the second is nearly the first."""
+    anchors = np.float32([[0.5, 0.5, 0.4, 0.4], [0.51, 0.5, 0.4, 0.4], [0.2, 0.2, 0.1, 0.1]])
+    scaled = SCALED if dtype == np.int8 else {}
+    tensors = {
+        "x": Tensor(dtype, (batch, 3, 4), **scaled),
+        "p": Tensor(np.float32, (batch, 3, 3)),
+        "a": Tensor(np.float32, (3, 4), anchors),
+        "boxes": Tensor(np.float32, (1, 3, 4)),
+        **{name: Tensor(np.float32, (1, 3)) for name in ("classes", "scores")},
+        "count": Tensor(np.float32, (1,)),
+    }
+    outputs = ["boxes", "classes", "scores", "count"]
+    op = Op("TFLite_Detection_PostProcess", ["x", "p", "a"], outputs, {**DETECTOR, **options})
+    return model(Subgraph(tensors, [op], ["x", "p"], outputs))
+
+
+@pytest.mark.parametrize("is_regular", [False, True])
+def test_detections_overlap_little_and_the_other_rows_are_zero(is_regular):
+    scores = np.float32([[[0, 0.9, 0.1], [0, 0.8, 0.9], [0, 0.1, 0.6]]])
+    ours = dmlax.litert.load(detector(use_regular_nms=is_regular))
+    y = ours(np.zeros((1, 3, 4), np.float32), scores)
+    rows = [(0.9, 0), (0.9, 1), (0.6, 1)] if is_regular else [(0.9, 0), (0.6, 1), (0, 0)]
+    wanted = np.float32(rows)[None]
+    assert y["scores"].tolist() == wanted[..., 0].tolist()
+    assert y["classes"].tolist() == wanted[..., 1].tolist()
+    assert y["count"].tolist() == [3 if is_regular else 2]
+    np.testing.assert_allclose(y["boxes"][0, 0], [0.3, 0.3, 0.7, 0.7], rtol=1e-6)
+    two = ours(np.zeros((2, 3, 4), np.float32), np.concatenate([scores, 0 * scores]))
+    assert two["count"].tolist() == [*y["count"].tolist(), 0]
+    assert not two["boxes"][1].any()
+    whole = dmlax.litert.load(detector(dtype=np.int8, use_regular_nms=is_regular))
+    of_bytes = whole(np.full((1, 3, 4), 3, np.int8), scores)
+    assert of_bytes["boxes"].tolist() == y["boxes"].tolist()
+
+
+def test_detectors_that_are_no_detectors_are_refused():
+    for data, text in [
+        (detector(batch=2), r"expected \[1, N, 4\], \[1, N, K\] and \[N, 4\] of one image"),
+        (detector(num_classes=1), "no 1 classes are there"),
+        (detector(max_detections=0), "a count of its options is not positive"),
+        (detector(h_scale=0.0), "a scale of its options is not positive"),
+    ]:
+        with pytest.raises(ModelError, match=text):
+            dmlax.litert.load(data)
+    options = flexbuffer({**DETECTOR, "max_detections": 3}).tobytes()
+    assert read_map(options, "it")["nms_iou_threshold"] == 0.5
+    for i in range(len(options)):
+        for changed in (options[:i], options[:i] + b"\xff" + options[i + 1 :]):
+            with contextlib.suppress(ModelError):  # and no other error
+                read_map(changed, "it")
+    twice = {"custom::TFLite_Detection_PostProcess": lambda x, p, a, custom_options: (x, p, p, a)}
+    ours = dmlax.litert.load(detector(), operators=twice, outputs=["boxes"])
+    x = np.ones((1, 3, 4), np.float32)
+    assert ours(x, x[..., :3])["boxes"].tolist() == x.tolist()
 
 
 def test_weights_of_float16_are_folded():

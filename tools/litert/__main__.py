@@ -11,7 +11,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import dmlax.litert
 from dmlax.errors import UnsupportedError
-from tools.litert.cases import CASES
+from tools.litert.cases import CASES, ROWS
 from tools.litert.compare import difference, draw_inputs
 from tools.litert.files import model
 from tools.litert.networks import NETWORKS
@@ -71,7 +71,12 @@ def run(peer: Any, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     for detail in peer.get_input_details():
         peer.set_tensor(detail["index"], inputs[detail["name"]])
     peer.invoke()
-    return {x["name"]: peer.get_tensor(x["index"]).copy() for x in peer.get_output_details()}
+    found = {x["name"]: peer.get_tensor(x["index"]).copy() for x in peer.get_output_details()}
+    for name in [name for name in found if name.startswith(ROWS)]:
+        count = int(found[name][0]) * int(name.removeprefix(ROWS))
+        for other in (x for x in found.values() if x.ndim > 1):
+            other[:, count:] = 0  # LiteRT leaves there what was in memory
+    return found
 
 
 def judge(data: bytes, resolver: Any, rng: np.random.Generator) -> str:

@@ -10,6 +10,8 @@ from tools.litert.files import Op, Subgraph, Tensor
 
 Rng = np.random.Generator
 CASES: dict[str, Callable[[Rng], Subgraph]] = {}
+ROWS = "rows of "
+"""Begins the name of a detector's count, whose rows have so many columns: the rest is undefined."""
 _FUSED = ("", "", "RELU", "RELU6", "RELU_N1_TO_1")
 
 
@@ -696,3 +698,52 @@ def svdf(rng: Rng) -> Subgraph:
         tensors["b"].data = _draw(rng, np.float32, (units,))
     options = {"rank": rank, "activation": "RELU"}
     return Subgraph(tensors, [Op("SVDF", ["x", "f", "t", "b", "s"], ["y"], options)], ["x"], ["y"])
+
+
+@case
+def detection(rng: Rng) -> Subgraph:
+    """Boxes of an SSD detector, of any class."""
+    return _detection(rng, False)
+
+
+@case
+def detection_by_class(rng: Rng) -> Subgraph:
+    """Boxes of an SSD detector, class by class."""
+    return _detection(rng, True)
+
+
+def _detection(rng: Rng, is_regular: bool) -> Subgraph:
+    """Equal scores and boxes are among them, and sometimes none at all is found."""
+    count, classes = int(rng.integers(8, 40)), int(rng.integers(1, 6))
+    background = int(rng.integers(2))
+    options: dict[str, Any] = {
+        "max_detections": int(rng.integers(1, 12)),
+        "max_classes_per_detection": int(rng.integers(1, classes + 1)),
+        "detections_per_class": int(rng.integers(1, 12)),
+        "use_regular_nms": is_regular,
+        "nms_score_threshold": float(_one(rng, -1.0, 0.0, 0.5, 0.5, 2.0)),
+        "nms_iou_threshold": float(_one(rng, 0.3, 0.6)),
+        "num_classes": classes,
+        **{f"{name}_scale": float(_one(rng, 5.0, 10.0)) for name in "yxhw"},
+    }
+    if rng.integers(4) == 0:
+        del options["detections_per_class"]
+    anchors = rng.uniform(0.1, 0.9, (count, 4)).astype(np.float32)
+    anchors[::3] = anchors[0]
+    most = options["max_detections"] * options["max_classes_per_detection"]
+    columns = 1 if is_regular else options["max_classes_per_detection"]
+    found = f"{ROWS}{columns}"
+    outputs = {"boxes": (1, most, 4), "classes": (1, most), "scores": (1, most), found: (1,)}
+    scores = (1, count, classes + background)
+    tensors = {
+        "x": Tensor(np.float32, (1, count, 4)),
+        "p": Tensor(np.float32, scores),
+        "rounded": Tensor(np.float32, scores),
+        "a": Tensor(np.float32, anchors.shape, anchors),
+        **{name: Tensor(np.float32, shape) for name, shape in outputs.items()},
+    }
+    has_ties = columns == 1 and bool(rng.integers(2))
+    inputs = ["x", "rounded" if has_ties else "p", "a"]
+    operators = [Op("ROUND", ["p"], ["rounded"])] if has_ties else []
+    operators += [Op("TFLite_Detection_PostProcess", inputs, [*outputs], options)]
+    return Subgraph(tensors, operators, ["x", "p"], [*outputs])

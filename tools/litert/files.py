@@ -150,6 +150,8 @@ def _subgraph(graph: Subgraph, codes: dict[tuple[str, int], int], buffers: list[
         if op.name in _UNION:
             table[3] = ("B", _UNION[op.name])
             table[4] = _options(op)
+        if op.name not in BUILTINS:
+            table[5] = flexbuffer(op.options)
         if op.intermediates:
             table[8] = indices(op.intermediates)
         operators.append(table)
@@ -175,6 +177,31 @@ def _options(op: Op) -> Table:
             table[each.slot] = ({"?": "?", ".": "b", "%": "f"}.get(each.mark, "i"), value)
     assert not unknown, unknown
     return table
+
+
+def flexbuffer(options: Mapping[str, Any]) -> np.ndarray:
+    """The bytes of FlexBuffers' map of numbers, all of 4 bytes."""
+    data, places = bytearray(), []
+    for key in sorted(options):
+        places.append(len(data))
+        data.extend(key.encode() + b"\0")
+    data.extend(bytes(-len(data) % 4) + struct.pack("<I", len(options)))
+    keys = len(data)
+    for place in places:
+        data.extend(struct.pack("<I", len(data) - place))
+    data.extend(struct.pack("<III", len(data) - keys, 4, len(options)))
+    start, types = len(data), bytearray()
+    for _, value in sorted(options.items()):
+        kind, code = (26, "I") if isinstance(value, bool) else (1, "i")
+        kind, code = (3, "f") if isinstance(value, float) else (kind, code)
+        data.extend(struct.pack("<" + code, value))
+        types.append(kind << 2 | 2)
+    data.extend(types)
+    width = 1 if len(data) - start < 256 else 2
+    data.extend(bytes(-len(data) % width))
+    data.extend((len(data) - start).to_bytes(width, "little"))
+    data.extend([9 << 2 | 2, width])
+    return np.frombuffer(bytes(data), np.uint8)
 
 
 def _tensor(name: str, tensor: Tensor, buffers: list[Table]) -> Table:

@@ -141,6 +141,11 @@ def _exponential_of_rest(x: Pair) -> Pair:
     return sum_of_ordered(*sum_of_ordered(_ONE, x.high).plus(tail))
 
 
+def exponential(x: Pair) -> tuple[Pair, Array]:
+    """A pair near 1 and a power of two, whose product is exp of a pair."""
+    return _exponential(_limit(x.high, -105, 88.8), x.low)
+
+
 def exp(x: Array) -> Array:
     """The exponential function."""
     value, exponent = _exponential(_limit(x, -105, 88.8))

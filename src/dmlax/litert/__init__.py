@@ -83,7 +83,7 @@ def load(
     if data[4:8] != IDENTIFIER and archive.is_archive(data):
         graph, options, states = _of_archive(data, arithmetic)
     else:
-        graph, states = read(data, arithmetic or "xnnpack")
+        graph, states = read(data, arithmetic or "xnnpack", functions)
         options = Options("float32")
     options = with_operators(options, functions, graph)
     inputs, graph = graph.inputs, reshape_inputs(graph, input_shapes or {})

@@ -1,7 +1,7 @@
 """Reads a `.tflite` file into a graph: constants folded, variables as inputs and outputs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,8 +10,10 @@ import numpy as np
 from dmlax._core.byte_packing import unpack_bits
 from dmlax.errors import UnsupportedError
 from dmlax.litert.flatbuffer import File, Table
+from dmlax.litert.flexbuffer import read_map
 from dmlax.litert.schema import (
     BUILTINS,
+    CUSTOM_OPTIONS,
     DTYPES,
     IDENTIFIER,
     OPTIONS,
@@ -91,8 +93,8 @@ class _Body:
         return wanted
 
 
-def read(data: bytes, resolver: str) -> tuple[Graph, dict[str, State]]:
-    """Reads the bytes of a file.
+def read(data: bytes, resolver: str, given: Collection[str] = ()) -> tuple[Graph, dict[str, State]]:
+    """Reads the bytes of a file; custom operators that are given stay so.
 
     Returns:
       The graph of the first subgraph, whose last inputs and outputs are the variables, and the
@@ -102,12 +104,12 @@ def read(data: bytes, resolver: str) -> tuple[Graph, dict[str, State]]:
       ModelError: the file is malformed.
       UnsupportedError: it has data outside of the file, or an input that is no number.
     """
-    return _Reader(data, resolver).read()
+    return _Reader(data, resolver, given).read()
 
 
 class _Reader:
-    def __init__(self, data: bytes, resolver: str) -> None:
-        self.data, self.resolver = data, resolver
+    def __init__(self, data: bytes, resolver: str, given: Collection[str]) -> None:
+        self.data, self.resolver, self.given = data, resolver, given
         self.budget = Budget(len(data))
         model = File(data, self.budget).root(IDENTIFIER)
         version = model.number(0, "I")
@@ -121,12 +123,13 @@ class _Reader:
         self.types: dict[str, TensorType] = {}
         self.arrays: dict[tuple[Any, ...], np.ndarray] = {}
 
-    @staticmethod
-    def _code(table: Table) -> str:
+    def _code(self, table: Table) -> str:
         """The operator's name; those of the caller begin with `custom::`."""
         number = max(table.number(0, "b"), table.number(3, "i"))
         if number == BUILTINS.index("CUSTOM"):
-            return f"{CUSTOM}::{table.text(1, 'custom code')}"
+            name = table.text(1, "custom code")
+            key = f"{CUSTOM}::{name}"
+            return name if name in CUSTOM_OPTIONS and key not in self.given else key
         is_named = 0 <= number < len(BUILTINS) and number != PLACEHOLDER
         return BUILTINS[number] if is_named else f"BUILTIN_{number}"
 
@@ -307,6 +310,13 @@ class _Reader:
         outputs = self._indices(table, 2, "results", body)
         options = table.table(4, "options")
         attributes = {each.name: each.read(options) for each in OPTIONS.get(op, ())}
+        if op in CUSTOM_OPTIONS:
+            place = f"{table.place}: options"
+            numbers = read_map(bytes(table.bytes(5, "options")), place)
+            attributes = {
+                each.name: each.type(numbers.get(each.name, each.default))
+                for each in CUSTOM_OPTIONS[op]
+            }
         handles = [body.handles.get(i, "") for i in inputs]
         if op in ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"):
             counts = (len(inputs), len(outputs))

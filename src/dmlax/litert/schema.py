@@ -113,6 +113,11 @@ _FIELDS = {  # the fields of an operator's options, in the schema's order; "-" i
     "VAR_HANDLE": 'container" shared_name"',
     "WHILE": "condition_graph body_graph",
 }
+_CUSTOM_FIELDS = {  # the names in the maps of custom operators' options
+    "TFLite_Detection_PostProcess": "max_detections max_classes_per_detection "
+    "detections_per_class=100 use_regular_nms? nms_score_threshold% nms_iou_threshold% num_classes "
+    "y_scale% x_scale% h_scale% w_scale%",
+}
 _KINDS = {"?": ("?", bool), ".": ("b", int), "%": ("f", float)}
 
 
@@ -145,10 +150,13 @@ class Field:
         return kind(options.number(self.slot, code, self.default) if options else self.default)
 
 
-OPTIONS = {
-    op: [Field(slot, text) for slot, text in enumerate(fields.split()) if text != "-"]
-    for op, fields in _FIELDS.items()
-}
+OPTIONS, CUSTOM_OPTIONS = (
+    {
+        op: [Field(slot, text) for slot, text in enumerate(fields.split()) if text != "-"]
+        for op, fields in table.items()
+    }
+    for table in (_FIELDS, _CUSTOM_FIELDS)
+)
 
 
 def type_name(number: int) -> str:

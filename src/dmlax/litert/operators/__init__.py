@@ -3,7 +3,7 @@
 import importlib
 
 _MODULES = (
-    *("control", "elementwise", "moves", "pools"),
+    *("control", "detection", "elementwise", "moves", "pools"),
     *("products", "recurrent", "reductions", "resize"),
 )
 for _module in _MODULES:

@@ -420,12 +420,19 @@ def dequantize(call: Call, x: Array) -> Array:
         return x.astype(call.output.dtype)
     if not source.is_quantized:
         raise UnsupportedError(f"its input is {x.dtype} without a scale")
+    return dequantize_by(source, x).astype(call.output.dtype)
+
+
+def dequantize_by(source: Info, x: Array) -> Array:
+    """The float32 of integers, or floats as they are."""
+    if x.dtype.kind == "f":
+        return x
     shape = [1] * x.ndim
     if source.scales.size > 1:
         shape[source.axis] = -1
     zero = source.zero_points.astype(np.int32).reshape(shape)
     value = (x.astype(jnp.int32) - zero).astype(jnp.float32)
-    return ieee.multiply(value, source.scales.reshape(shape)).astype(call.output.dtype)
+    return ieee.multiply(value, source.scales.reshape(shape))
 
 
 @operator("CAST")

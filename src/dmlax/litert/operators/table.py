@@ -13,7 +13,7 @@ from jax import Array
 
 from dmlax._core.fixed_point import round_half_away
 from dmlax.errors import UnsupportedError
-from dmlax.litert.schema import OPTIONS
+from dmlax.litert.schema import CUSTOM_OPTIONS, OPTIONS
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators import table
 from dmlax.onnx.operators.table import Known as Known
@@ -190,7 +190,8 @@ def _unless_trained(prepare: table.Prepare | None) -> table.Prepare | None:
 
 def _by_attributes(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function so that it takes a node's attributes as keywords."""
-    types = _DESCRIBED | {field.name: field.type for field in OPTIONS.get(name, ())}
+    fields = OPTIONS.get(name, ()) or CUSTOM_OPTIONS.get(name, ())
+    types = _DESCRIBED | {field.name: field.type for field in fields}
     types |= {"groups": int, "output_count": int}
 
     def call(*operands: Tensor | None, output_count: int, **attributes: Any) -> Any:
