@@ -70,18 +70,6 @@ def call(name, **options):
     return function(*arguments, **fixed, **options)
 
 
-@pytest.mark.parametrize("unknown", ["fastest", "Auto"])
-@pytest.mark.parametrize("name", CALLS)
-def test_an_unknown_implementation_is_a_wrong_option(name, unknown):
-    with pytest.raises(dmlax.SpecError) as caught:
-        call(name, implementation=unknown)
-    assert (caught.value.code, caught.value.field) == ("option", "implementation")
-    assert str(caught.value) == (
-        f"{name}: implementation is '{unknown}', expected one of auto, reference, xla, "
-        "native_cpu, mosaic_gpu"
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "named"),
     [
@@ -120,13 +108,6 @@ def test_a_named_lowering_that_cannot_run_raises_and_does_not_fall_back():
     with pytest.raises(dmlax.UnsupportedError, match="counted: xla cannot run here: it is Sunday"):
         counted.operator.call(PLAN, jnp.ones(2), "xla")
     assert counted.ran == ["xla"]  # traced, and refused when lowered
-
-
-def test_equal_plans_trace_once_and_another_plan_again():
-    counted = Counted()
-    for plan in ("a", "a", "b"):
-        counted.operator.call(Plan(plan), jnp.ones(2))
-    assert counted.ran == ["native_cpu", "native_cpu"]
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)

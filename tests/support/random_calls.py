@@ -27,10 +27,12 @@ def find_mismatches(
     last: int,
     *,
     known: bool = True,
+    eager: bool = False,
 ) -> Iterator[str]:
     """Runs the calls of seeds first to last - 1; a line for each that differs.
 
-    The compiler knows the operands beforehand; else calls are pytrees, whose leaves are traced.
+    The compiler knows the operands beforehand; else calls are eager, or pytrees whose leaves are
+    traced.
     """
     for start in range(first, last, _IN_ONE_PROGRAM):
         calls = [draw_call(seed) for seed in range(start, min(start + _IN_ONE_PROGRAM, last))]
@@ -40,7 +42,7 @@ def find_mismatches(
             given = structure if known else jax.tree.unflatten(structure, leaves)
             return [each(implementation) for each in given]
 
-        found = jax.jit(run)(leaves)
+        found = run(leaves) if eager else jax.jit(run)(leaves)
         for seed, (each, got) in enumerate(zip(calls, found, strict=True), start):
             wanted = each.expected()
             same = got.dtype == wanted.dtype and got.shape == wanted.shape

@@ -6,37 +6,11 @@ import pytest
 import dmlax
 from support import NATIVE, assert_same, draw, requantized, sums_of_products
 from support.cases.convolution import (
-    CASES,
     LAYOUTS,
-    expected,
-    keywords,
     laid_out,
-    operands,
 )
 
 IMPLEMENTATIONS = ["xla", "reference", *NATIVE]
-
-
-@pytest.mark.parametrize("implementation", ["xla", "reference"])
-@pytest.mark.parametrize(
-    ("name", "layout"), [("depthwise", "NHWC"), ("two groups", "mixed"), ("3x3", "odd")]
-)
-def test_no_layout_changes_a_result(name, layout, implementation):
-    """`support/calls/convolution.py` has them of the kernels, `test_xla.py` of products by XLA."""
-    case = next(case for case in CASES if case.name == name)
-    values, order = operands(case), LAYOUTS[layout]
-    got = dmlax.quantized_linear_convolution(
-        laid_out(values["InputTensor"], "NCHW", order[0]),
-        laid_out(values["FilterTensor"], "OIHW", order[1]),
-        values["BiasTensor"],
-        **keywords(values),
-        **case.options,
-        output_dtype=case.dtypes[2],
-        dimension_numbers=order,
-        implementation=implementation,
-    )
-    wanted = expected(case, "quantized_linear_convolution")
-    assert_same(laid_out(np.asarray(got), order[2], "NCHW"), wanted)
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])

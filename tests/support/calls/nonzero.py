@@ -11,7 +11,7 @@ _DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float
 
 
 def mismatches(implementation: str, first: int, last: int) -> Iterator[str]:
-    """The calls of these seeds that are not NumPy's."""
+    """The eager calls of these seeds that are not NumPy's."""
     for seed in range(first, last):
         rng = np.random.default_rng(seed)
         x = _sparse(rng)
