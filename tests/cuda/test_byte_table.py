@@ -7,7 +7,7 @@ import pytest
 
 import dmlax
 from dmlax._core import pairs
-from support import draw
+from support import draw, shaped
 
 SCALES = {"a_scale": 0.1, "b_scale": 0.07, "output_scale": 0.2, "implementation": "mosaic_gpu"}
 
@@ -22,10 +22,6 @@ def add(a, b, scale=0.1):
 
 def multiply(a, b):
     return dmlax.element_wise_quantized_linear_multiply(a, b, **SCALES)
-
-
-def shaped(*sizes, dtype="uint8"):
-    return jax.ShapeDtypeStruct(sizes, dtype)
 
 
 def kernels(text):

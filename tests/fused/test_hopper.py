@@ -14,6 +14,7 @@ from dmlax._fused.softmax.call import SOFTMAX
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import fused
 from dmlax.onnx.operators.table import flatten
+from support import shaped
 from support.emulated import kernels as emulated_kernels
 
 SCALE, ZERO = np.asarray(0.02, np.float32), np.asarray(3, np.uint8)
@@ -24,10 +25,6 @@ NODES = (
     Node("s", "Mul", "", 13, ("f", "f"), ("g",), {}),
     Node("q", "QuantizeLinear", "", 13, ("g", "scale", "zero"), ("y",), {}),
 )
-
-
-def shaped(*sizes, dtype="uint8"):
-    return jax.ShapeDtypeStruct(sizes, dtype)
 
 
 def join(*tensors, axis=1):

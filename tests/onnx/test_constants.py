@@ -3,29 +3,17 @@
 import jax
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import dmlax
 import dmlax.onnx
+from dmlax.onnx import peer
 from dmlax.onnx.__main__ import main
+from support.onnx_files import parse
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
-
-
-def _model(text, opset=18, **constants):
-    file = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]>\n{text}')
-    arrays = {name: np.asarray(x) for name, x in constants.items()}
-    file.graph.initializer.extend(numpy_helper.from_array(x, n) for n, x in arrays.items())
-    return file
-
-
-def _run(file, inputs):
-    session = onnxruntime.InferenceSession(file.SerializeToString())
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(None, inputs), strict=True))
 
 
 MERGED = """agraph (float[n,3] x, float[n,3] past, bool use_cache, int64 k)
@@ -48,14 +36,14 @@ MERGED = """agraph (float[n,3] x, float[n,3] past, bool use_cache, int64 k)
 
 
 def _merged():
-    return _model(MERGED, two=np.float32(2), m=np.float32(np.eye(3)), one=[1])
+    return parse(MERGED, two=np.float32(2), m=np.float32(np.eye(3)), one=[1])
 
 
 @pytest.mark.parametrize("value", [True, False])
 def test_a_constant_chooses_a_branch(value, tmp_path):
     file = _merged()
     inputs = {"x": X, "past": -X, "use_cache": np.array(value), "k": np.array(2)}
-    expected = _run(file, inputs)
+    expected = peer.run(peer.start(file), inputs)
     model = dmlax.onnx.load(file, constants={"use_cache": value, "k": 2})
     assert set(model.inputs) == ({"x", "past"} if value else {"x"})
     assert "If" not in model.explain().before
@@ -69,7 +57,7 @@ def test_a_constant_chooses_a_branch(value, tmp_path):
 
 
 def test_a_computed_condition_names_the_constant_that_decides_it():
-    file = _model(
+    file = parse(
         """agraph (float[2,3] x, int64 sr) => (float[k] y) {
       c = Equal (sr, rate)
       y = If (c) <
@@ -86,19 +74,21 @@ def test_a_computed_condition_names_the_constant_that_decides_it():
     assert 'load(..., constants={"sr": value}) makes what they depend on known' in text
     assert "operators=" not in text
     for rate in (16000, 8000):
-        expected = _run(file, {"x": X, "sr": np.array(rate)})["y"]
+        expected = peer.run(peer.start(file), {"x": X, "sr": np.array(rate)})["y"]
         y = dmlax.onnx.load(file, constants={"sr": rate})(X)["y"]
         np.testing.assert_array_equal(y, expected)
 
 
 def test_a_value_that_has_to_be_known_names_its_input():
-    file = _model(
+    file = parse(
         "agraph (float[2,3] x, int64[1] k) => (float[2,a] y, int64[2,a] i) { y, i = TopK (x, k) }"
     )
     with pytest.raises(dmlax.UnsupportedError, match=r'load\(..., constants=\{"k": value\}\)'):
         dmlax.onnx.load(file)
     outputs = dmlax.onnx.load(file, constants={"k": [2]})(X)
-    np.testing.assert_array_equal(outputs["y"], _run(file, {"x": X, "k": np.array([2])})["y"])
+    np.testing.assert_array_equal(
+        outputs["y"], peer.run(peer.start(file), {"x": X, "k": np.array([2])})["y"]
+    )
 
 
 UNKNOWN = """agraph (float[n,3] x, bool c) => (float[n,3] y) {
@@ -122,14 +112,14 @@ UNKNOWN = """agraph (float[n,3] x, bool c) => (float[n,3] y) {
     ],
 )
 def test_the_other_branch_is_never_looked_at(condition, options):
-    file = _model(UNKNOWN.replace("CONDITION", condition), zero=np.array(False), two=2)
+    file = parse(UNKNOWN.replace("CONDITION", condition), zero=np.array(False), two=2)
     model = dmlax.onnx.load(file, **options)
     inputs = {name: {"x": X, "c": np.array(True)}[name] for name in model.inputs}
     np.testing.assert_array_equal(model(inputs)["y"], -X)
 
 
 def test_a_computed_condition_looks_at_both_branches():
-    file = _model(UNKNOWN.replace("CONDITION", "d = Identity (c)"))
+    file = parse(UNKNOWN.replace("CONDITION", "d = Identity (c)"))
     with pytest.raises(dmlax.UnsupportedError) as caught:
         dmlax.onnx.load(file)
     assert "Det: is not known" in str(caught.value)
@@ -144,9 +134,9 @@ def test_names_of_a_chosen_branch_do_not_collide():
         body = branch.replace("{}", op)
         graph += f"{first}, {second} = If (yes) <then_branch = t () => {body},"
         graph += f"else_branch = f () => {body}>\n"
-    file = _model(graph + "}", yes=np.array(True), c0=np.float32(1))
+    file = parse(graph + "}", yes=np.array(True), c0=np.float32(1))
     outputs = dmlax.onnx.load(file)(X)
-    for name, y in _run(file, {"x": X}).items():
+    for name, y in peer.run(peer.start(file), {"x": X}).items():
         np.testing.assert_array_equal(outputs[name], y)
 
 
@@ -170,7 +160,7 @@ def test_wrong_constants(constants, message):
 
 
 def test_an_int64_constant_beyond_32_bits():
-    file = _model("agraph (int64[n] x, int64 m) => (int64[n] y) { y = Mul (x, m) }")
+    file = parse("agraph (int64[n] x, int64 m) => (int64[n] y) { y = Mul (x, m) }")
     y = dmlax.onnx.load(file, constants={"m": 2**40})(np.array([3]))["y"]
     assert np.asarray(y).tolist() == [3 * 2**40]
 
@@ -214,7 +204,7 @@ def test_a_function_of_a_schema_has_its_defaults():
 
 
 def test_a_function_of_the_caller_decides_at_run_time():
-    file = _model(
+    file = parse(
         """agraph (float[3] x) => (float[3] y) {
       c = Not (zero)
       y = If (c) <then_branch = a () => (float[3] p) { p = Neg (x) },

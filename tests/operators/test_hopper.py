@@ -14,6 +14,7 @@ from dmlax._operators.convolution.cuda import lowering as convolution
 from dmlax._operators.matmul.cuda import lowering as matmul
 from dmlax._operators.nonzero.cuda import lowering as nonzero
 from dmlax._operators.registry import OPERATORS
+from support import shaped
 
 LAST = ("NHWC", "OIHW", "NHWC")
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
@@ -35,10 +36,6 @@ def convolve_and_add(x, w, addend, arithmetic="exact", **options):
     sums = {"addend_scale": 0.3, "sum_scale": 0.7, "arithmetic": arithmetic} | SCALES | ON_GPU
     call = dmlax.quantized_linear_convolution_add
     return call(x, w, None, addend, **sums, dimension_numbers=LAST, **options)
-
-
-def shaped(*sizes, dtype="uint8"):
-    return jax.ShapeDtypeStruct(sizes, dtype)
 
 
 def weights(*sizes):

@@ -102,6 +102,11 @@ def compilations() -> Iterator[list[str]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
+def shaped(*sizes: int, dtype: Any = "uint8") -> jax.ShapeDtypeStruct:
+    """The shape of an array that is not there."""
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
 def draw(seed: int, dtype: Any, shape: Sequence[int] | int = ()) -> np.ndarray:
     """Integers over a dtype's whole range."""
     limits = np.iinfo(dtype)

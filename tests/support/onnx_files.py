@@ -29,6 +29,15 @@ def _varint(number: int) -> bytes:
     return varint + bytes([number])
 
 
+def parse(text: str, opset: int = 18, **constants: ArrayLike) -> onnx.ModelProto:
+    """A file in ONNX's text form, with initializers."""
+    head = f'<ir_version: 9, opset_import: ["": {opset}]>'
+    file = onnx.parser.parse_model(f"{head}\n{text}")
+    arrays = {name: np.asarray(x) for name, x in constants.items()}
+    file.graph.initializer.extend(numpy_helper.from_array(x, n) for n, x in arrays.items())
+    return file
+
+
 class File:
     """Nodes, inputs, constants and outputs of a file that a test builds; it seeds `RNG`."""
 

@@ -2,24 +2,16 @@
 
 import jax
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
-from onnx import numpy_helper
 
 import dmlax
 import dmlax.onnx
 from support import compilations
+from support.onnx_files import parse
 
 X = np.ones((4, 3), np.float32)
 F = np.float32
-
-
-def _model(text, constants):
-    file = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]>\n{text}')
-    arrays = {name: np.asarray(x) for name, x in constants.items()}
-    file.graph.initializer.extend(numpy_helper.from_array(x, n) for n, x in arrays.items())
-    return file
 
 
 def _shape_of(file):
@@ -56,7 +48,7 @@ REST = "s64 = Cast<to=7>(o)\n s = Reshape(s64, m)\n y = Expand(one, s)"
 def test_shapes_of_constants(name):
     nodes, constants = OF_CONSTANTS[name]
     text = f"agraph (float[n,3] x) => (float[k] y) {{ {nodes}\n {REST} }}"
-    file = _model(text, {**constants, "m": [-1], "one": F([1])})
+    file = parse(text, **constants, m=[-1], one=F([1]))
     assert dmlax.onnx.load(file)(X)["y"].shape == _shape_of(file)
 
 
@@ -90,7 +82,7 @@ def test_shapes_of_sizes(name):
     nodes, is_symbolic = OF_SIZES[name]
     text = f"agraph (float[n,3] x) => (float[k] y) {{ i = Shape(x)\n {nodes}\n {REST} }}"
     constants = {"m": [-1], "one": F([1]), "h": F(0.5), "t": [1], "z": 0, "d": 1, "e": [2]}
-    file = _model(text, constants)
+    file = parse(text, **constants)
     wanted = _shape_of(file)
     if is_symbolic:
         assert dmlax.onnx.load(file)(X)["y"].shape == wanted
@@ -105,10 +97,8 @@ def test_shapes_of_sizes(name):
 
 
 def test_values_of_an_input_are_still_named():
-    file = _model(
-        "agraph (float[n,3] x) => (float[k] y) { o = Exp(x)\n" + REST + "}",
-        {"m": [-1], "one": F([1])},
-    )
+    text = "agraph (float[n,3] x) => (float[k] y) { o = Exp(x)\n" + REST + "}"
+    file = parse(text, m=[-1], one=F([1]))
     with pytest.raises(dmlax.UnsupportedError, match="'s', depends on values of an input"):
         dmlax.onnx.load(file)
 
@@ -126,7 +116,7 @@ def test_element_wise_functions_of_few_elements_compile_once():
     }"""
     for k, is_new in ((3, True), (1, False), (65, True)):  # a table has more than a row
         constants = {"z": F(0), "k": F(k), "one": F(1), "m": [-1, 1]}
-        file, x = _model(text, constants), np.ones(k, np.float32)
+        file, x = parse(text, **constants), np.ones(k, np.float32)
         with compilations() as programs:
             loaded = dmlax.onnx.load(file)
         (wanted,) = onnxruntime.InferenceSession(file.SerializeToString()).run(None, {"x": x})

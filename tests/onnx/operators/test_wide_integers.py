@@ -3,14 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from jax import export
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlax
 import dmlax.onnx
+from dmlax.onnx import peer
+from support.onnx_files import parse
 
 SIZES = (0, 1, -1, 3, 97, -(2**15), 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**40 + 3, -(2**53) - 1)
 GRAPHS = range(12)
@@ -145,32 +145,22 @@ class _Draw:
         return file
 
 
-def _run(file, inputs):
-    session = onnxruntime.InferenceSession(file.SerializeToString())
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(None, inputs), strict=True))
-
-
 @pytest.mark.parametrize("seed", GRAPHS)
 def test_random_graphs_compute_what_onnx_runtime_computes(seed):
     draw = _Draw(seed)
     file = draw.file()
-    expected = _run(file, draw.inputs)
+    expected = peer.run(peer.start(file), draw.inputs)
     model = dmlax.onnx.load(file)
     for outputs in (model(draw.inputs), model.apply(model.params, draw.inputs)):
         for name, y in expected.items():
             assert np.asarray(outputs[name]).tolist() == y.tolist(), name
 
 
-def _model(text, **arrays):
-    return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]>\n{text}')
-
-
 @pytest.mark.parametrize("op", ["ReduceSum", "ReduceProd", "ReduceL1", "ReduceSumSquare"])
 def test_reductions_are_exact(op):
     """ONNX Runtime computes these in float64."""
     x = np.random.default_rng(3).integers(-(2**20), 2**20, (3, 2)) * 2**11 + 1
-    file = _model(
+    file = parse(
         f"agraph (int64[n,2] x) => (int64[2] y) <int64[1] a = {{0}}> {{"
         f"y = {op} <keepdims = 0> (x, a) }}"
     )
@@ -185,8 +175,7 @@ def test_reductions_are_exact(op):
 
 def test_means_are_truncated_and_exact():
     x = np.array([[2**60 + 1, -7], [2**60 + 5, -8]])
-    file = _model("agraph (int64[2,2] x) => (int64[2,1] y) { y = ReduceMean (x, a) }")
-    file.graph.initializer.append(numpy_helper.from_array(np.array([0]), "a"))
+    file = parse("agraph (int64[2,2] x) => (int64[2,1] y) { y = ReduceMean (x, a) }", a=[0])
     assert np.asarray(dmlax.onnx.load(file)(x)["y"]).tolist() == [[2**60 + 3, -7]]
 
 
@@ -200,10 +189,7 @@ HASH = """agraph (int64[n] x) => (int64[n] y, int64[n] z, int64[n] k) <int64 m =
 
 
 def _hash():
-    file = _model(HASH)
-    constants = {"i": np.array(0), "t": np.array([2])}
-    file.graph.initializer.extend(numpy_helper.from_array(x, n) for n, x in constants.items())
-    return file
+    return parse(HASH, i=0, t=[2])
 
 
 def _of_hash(x):
@@ -304,25 +290,25 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("is_narrow", [True, False])
 def test_subgraphs(name, is_narrow):
-    file = _model(BODIES[name])
+    file = parse(BODIES[name])
     x = np.array([3, 77_777, 2**31 - 1 if is_narrow else 2**33])
     model = dmlax.onnx.load(file)
     inputs = {"x": x, "c": np.array(True)}
-    expected = _run(file, inputs)
+    expected = peer.run(peer.start(file), inputs)
     for outputs in (model(inputs), model.apply(model.params, inputs)):
         for output, y in expected.items():
             assert np.asarray(outputs[output]).tolist() == y.tolist()
 
 
 def test_indices_beyond_32_bits_are_outside():
-    file = _model("agraph (int64[3] i, float[5] w) => (float[3] y) { y = Gather (w, i) }")
+    file = parse("agraph (int64[3] i, float[5] w) => (float[3] y) { y = Gather (w, i) }")
     w, i = np.float32([1, 2, 3, 4, 5]), np.array([4, 2**32, -1 - 2**32])
     assert dmlax.onnx.load(file)(i, w)["y"].tolist() == [5, 0, 0]
 
 
 def test_indices_stay_narrow_in_the_program():
     """A position is computed in 64 bits, and looked up in 32."""
-    file = _model("""agraph (int64[1,4] i, float[9,2] w) => (float[1,4,2] y, int64[1,2] k)
+    file = parse("""agraph (int64[1,4] i, float[9,2] w) => (float[1,4,2] y, int64[1,2] k)
       <int64 o = {1}> { p = Add (i, o)
       y = Gather (w, p)
       k = ArgMax <axis = 1, keepdims = 0> (y) }""")
@@ -334,7 +320,7 @@ def test_indices_stay_narrow_in_the_program():
 
 
 def test_known_values_are_exact():
-    file = _model("""agraph (int64[1] x) => (int64[1] y)
+    file = parse("""agraph (int64[1] x) => (int64[1] y)
       <int64 a = {9007199254740993}, int64 o = {1}, int64 t = {10}> {
       q = Div (a, o)
       r = Mod (q, t)
@@ -417,7 +403,7 @@ def test_each_operator(case, is_known):
     with jax.enable_x64(True):
         expected = {name: np.asarray(y) for name, y in dmlax.onnx.load(file)(given).items()}
     if op not in ("CumProd", "DepthToSpace", "Einsum"):  # ONNX Runtime lacks them for int64
-        theirs = _run(file, given)
+        theirs = peer.run(peer.start(file), given)
         for name, y in theirs.items():
             assert y.tolist() == expected[name].tolist()
     for name, y in dmlax.onnx.load(file)(given).items():

@@ -9,6 +9,7 @@ import pytest
 from dmlax._fused.attention.call import ATTENTION
 from dmlax.onnx.operators import fused
 from dmlax.onnx.operators.table import flatten
+from support import shaped
 from support.emulated import kernels as emulated_kernels
 
 SCALE, ZERO = np.asarray(0.02, np.float32), np.asarray(3, np.uint8)
@@ -21,10 +22,6 @@ def attend(q, k, v, arithmetic="float32", heads_last=0):
         heads_last=heads_last,
         arithmetic=arithmetic,
     )
-
-
-def shaped(*sizes, dtype="uint8"):
-    return jax.ShapeDtypeStruct(sizes, dtype)
 
 
 def operands(rows):

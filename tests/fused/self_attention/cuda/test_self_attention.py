@@ -11,6 +11,7 @@ from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import fused
 from dmlax.onnx.operators.fused import Function
 from dmlax.onnx.operators.table import flatten
+from support import shaped
 from support.emulated import kernels as emulated_kernels
 from support.emulated import threads as emulated_threads
 
@@ -52,10 +53,6 @@ def attend_of(functions, rows, heads_last=0, width=WIDTH, zero=OTHER_ZERO, row=-
         )
 
     return attend
-
-
-def shaped(*sizes, dtype="uint8"):
-    return jax.ShapeDtypeStruct(sizes, dtype)
 
 
 def operands(rows, columns=3 * HEADS * WIDTH, images=2):

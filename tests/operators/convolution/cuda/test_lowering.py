@@ -13,6 +13,7 @@ import pytest
 import dmlax
 from dmlax._core.arguments import Aval
 from dmlax._operators.convolution.cuda import lowering
+from support import shaped
 from support.calls.convolution import call as random_call
 from support.cases.convolution import integer_plan
 
@@ -30,10 +31,6 @@ def plan(input=(2, 8, 9, 64), filter=(32, 64, 3, 3), groups=1, padding=1, stride
     """Plan of convolution_integer, channels last, that pads and strides alike along both axes."""
     x, w = Aval(jnp.dtype(jnp.uint8), input), Aval(jnp.dtype(jnp.int8), filter)
     return integer_plan(x, w, LAST, groups, (strides,) * 2, (1, 1), ((padding, padding),) * 2)
-
-
-def shaped(*sizes, dtype="uint8"):
-    return jax.ShapeDtypeStruct(sizes, dtype)
 
 
 @pytest.mark.parametrize(

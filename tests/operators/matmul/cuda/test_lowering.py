@@ -13,16 +13,13 @@ import dmlax
 from dmlax._cuda import tuning
 from dmlax._operators.matmul.api import QUANTIZED, TO_FLOAT
 from dmlax._operators.matmul.cuda import lowering
+from support import shaped
 from support.calls.matmul import call as random_call
 from support.emulated import kernels as emulated_kernels
 
 SCALES = {"a_scale": 0.1, "b_scale": 0.2, "output_scale": 3.0}
 integer = partial(dmlax.matrix_multiply_integer, implementation="mosaic_gpu")
 quantized = partial(dmlax.quantized_linear_matrix_multiply, **SCALES, implementation="mosaic_gpu")
-
-
-def shaped(*sizes, dtype="uint8"):
-    return jax.ShapeDtypeStruct(sizes, dtype)
 
 
 def explained(a, b):
