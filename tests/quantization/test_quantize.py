@@ -296,6 +296,31 @@ def test_a_rule_for_an_operator_leaves_it_in_float():
         quantize(dense, dense_params(), [X], rules=rules)
 
 
+def test_residual_sums_that_only_a_normalization_reads_stay_float():
+    def normalize(x):
+        return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-6)
+
+    def function(params, x):
+        x = jnp.tanh(x) @ params["first"]["kernel"]
+        for _ in range(2):
+            x = x + dense(params, normalize(x))
+        return normalize(x)
+
+    for rules, runs in ((), "float: only floats read it"), ([Rule(operator="sum")], "int8"):
+        lines = quantize(function, dense_params(), [X], rules=rules).report.lines
+        assert {x.runs for x in lines if x.operator in ("add", "sum")} == {runs}
+
+
+def test_a_sum_of_sums_that_a_layer_reads_runs_in_integers():
+    def function(params, x):
+        y, z = (x @ params[name]["kernel"] for name in ("first", "last"))
+        return jax.nn.leaky_relu(y + z + y * z) @ params["first"]["kernel"]
+
+    lines = quantize(function, dense_params(), [X]).report.lines
+    assert [x.operator for x in lines].count("sum") == 2
+    assert {x.runs for x in lines} == {"int8"}
+
+
 def test_the_plot_has_a_bar_for_each_line(tmp_path):
     rules = [Rule("last/*", to_float=True)]
     report = quantize(dense, dense_params(), [X], rules=rules).report

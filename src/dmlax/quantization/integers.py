@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from dmlax.quantization.plan import Planner, Step, batched
-from dmlax.quantization.program import Equation, Program
+from dmlax.quantization.program import Equation
 from dmlax.quantization.rules import LAYERS, Rule
+
+_JOINS = ("sum", "multiplication", "concatenation")
 
 
 class Integers:
@@ -25,7 +27,7 @@ class Integers:
         self.roots: dict[int, int] = {}
         self.rules: dict[int, Rule] = {}
         self.made = {x: each for each in self.program.equations for x in each.results}
-        read = _read_by_integers(self.program)
+        read = _read_by_integers(planner)
         for step in steps:
             self._choose(step, by_layer.get(step.result), read)
         self.steps = [*_live(self.steps, self.program.outputs)]
@@ -61,14 +63,14 @@ class Integers:
             root = self.roots[first[0]]
         elif step.kind == "average" and step.result in read and self._are_bytes(first):
             rule = rule or self._rule(first)
-        elif step.kind in ("sum", "multiplication", "concatenation") and self._are_bytes(
-            step.operands
-        ):
+        elif step.kind in _JOINS and (rule or root in read) and self._are_bytes(step.operands):
             rule = rule or self._rule(step.operands)
             for x in step.operands:
                 if step.kind == "sum" and x in self.program.constants:
                     self.roots[x], self.rules[x] = x, rule
         else:
+            if step.kind in _JOINS and {*step.operands} <= {*self.roots}:
+                step.why = "only floats read it"
             self.steps.append(step)
             return
         step.is_integer, self.roots[step.result] = True, root
@@ -113,17 +115,23 @@ def _is_fusible(step: Step) -> bool:
     return step.is_integer and step.weights >= 0
 
 
-def _read_by_integers(program: Program) -> set[int]:
-    """Outputs, and values that layers read, maybe after equations of one value.
+def _read_by_integers(planner: Planner) -> set[int]:
+    """Outputs, and values that layers read, maybe after functions of one value and sums.
 
-    A mean that only statistics read stays float: a variance of bytes would be rounding alone.
+    A mean that only statistics read stays float: a variance of bytes would be rounding alone. So
+    does a residual sum that only a layer normalization and the next sum read: in bytes every block
+    would round it once more, with one scale for tokens of all sizes, and save nothing.
     """
-    read = set(program.outputs)
+    program, read = planner.program, set(planner.program.outputs)
     for equation in reversed(program.equations):
         loose = [x for x in equation.operands if x not in program.constants]
         is_layer = equation.name in ("conv_general_dilated", "dot_general")
-        if is_layer or (len(set(loose)) == 1 and read.intersection(equation.results)):
+        passes = len(set(loose)) == 1 or equation.name in ("add", "mul", "concatenate")
+        if is_layer or (passes and read.intersection(equation.results)):
             read.update(loose)
+        read.update(
+            planner.sources[x] for x in equation.results if x in read and x in planner.sources
+        )
     return read
 
 

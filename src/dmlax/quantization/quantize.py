@@ -521,9 +521,9 @@ def quantize(
 
     Convolutions and products of a value with parameters become integer operators. The additions and
     multiplications per channel that follow (a bias, a batch norm), and then `max(x, 0)` and
-    `min(x, c)`, become part of them. Sums of two values, max pools, means over all spatial axes
-    and moves stay in integers where their inputs are. All else runs in float between a
-    dequantization and a quantization, and the report says why.
+    `min(x, c)`, become part of them. Max pools, means over all spatial axes and moves stay in
+    integers where their inputs are, and so do sums and multiplications that layers read. All else
+    runs in float between a dequantization and a quantization, and the report says why.
 
     Args:
       function: `function(params, *inputs)`, which JAX can trace.
