@@ -11,9 +11,9 @@ import pytest
 from onnx import numpy_helper
 
 import dmlax.onnx
-from dmlax.onnx import archive, protobuf, wire
+from dmlax.onnx import archive, memory, protobuf, wire
 from support import compilations
-from support.onnx_files import message_field
+from support.onnx_files import File, message_field
 from support.onnx_models import quantized
 
 pytestmark = pytest.mark.oldest
@@ -64,6 +64,29 @@ def test_a_loaded_model_does_not_hold_the_files_bytes(tmp_path, monkeypatch):
     assert len(memories) == 1
     assert memories[0]() is None
     assert model.params
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_a_params_memory_is_that_which_the_file_was_read_into(external, tmp_path, monkeypatch):
+    """No tensor is copied, so that loading takes the memory of the params."""
+    held, allocate = [], memory.allocate
+    monkeypatch.setattr(memory, "allocate", lambda count: held.append(allocate(count)) or held[-1])
+    weight = np.random.default_rng(0).integers(0, 256, (3000, 1, 16), np.uint8)
+    names = {"K": 32, "N": 3000, "bits": 4, "block_size": 32}
+    file = File(21)
+    constants = (file.constant(weight), file.constant(np.ones(3000, np.float32)))
+    inputs = (file.input(np.ones((1, 32), np.float32)), *constants)
+    file.output(file.node("MatMulNBits", *inputs, domain="com.microsoft", **names), np.float32)
+    places = {"save_as_external_data": external, "size_threshold": 0}
+    onnx.save(file.model(), tmp_path / "model.onnx", **places)
+    params = dmlax.onnx.load(tmp_path / "model.onnx").params
+    (param,) = (x for x in params.values() if x.dtype == np.uint8)
+    np.testing.assert_array_equal(param, weight)
+    assert sum(np.shares_memory(np.asarray(param), x) for x in held) == 1
+    assert sum(x.nbytes for x in held) <= sum(x.nbytes for x in jax.tree.leaves(params))
+    data = file.model().SerializeToString()
+    (param,) = (x for x in dmlax.onnx.load(data).params.values() if x.dtype == np.uint8)
+    assert not np.shares_memory(np.asarray(param), np.frombuffer(data, np.uint8))
 
 
 @pytest.mark.parametrize("name", ["classifier", "vit"])

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from dmlax.errors import UnsupportedError
+from dmlax.onnx import memory
 from dmlax.onnx.budget import MAXIMUM_RANK, Budget
 from dmlax.onnx.errors import ModelError, expect
 from dmlax.onnx.graph import (
@@ -75,22 +76,23 @@ def read(model: Source, operators: Collection[str] = ()) -> Graph:
         reader = _Reader(onnx, None, model.ByteSize(), operators)
         return reader.graph(model, ((tensor, None) for tensor in model.graph.initializer))
     path = None if isinstance(model, bytes) else Path(model)
-    data = memoryview(model) if isinstance(model, bytes) else _read_file(Path(model))
-    reader = _Reader(onnx, path and path.parent, len(data), operators)
+    mapping = None
+    if isinstance(model, bytes):
+        data = memoryview(model)
+    elif Path(model).is_file():
+        data, mapping = _read_file(Path(model))
+    else:  # a pipe, or an error
+        data = memoryview(Path(model).read_bytes())
+    reader = _Reader(onnx, path and path.parent, len(data), operators, mapping)
     return reader.graph(*_parse(reader, data, str(path or "the model")))
 
 
-def _read_file(path: Path) -> memoryview:
-    """Reads a file into a mapping of memory, which is freed as a whole with its last array.
-
-    A freed piece of the heap stays with the process.
-    """
-    if not path.is_file():  # a pipe, or an error
-        return memoryview(path.read_bytes())
+def _read_file(path: Path) -> tuple[memoryview, mmap.mmap]:
+    """Reads a file into a mapping of memory, whose pieces the system takes back."""
     with path.open("rb") as file:
-        memory = mmap.mmap(-1, max(1, os.path.getsize(path)))
-        count = file.readinto(memory)
-    return memoryview(memory).toreadonly()[:count]
+        mapping = mmap.mmap(-1, max(1, os.path.getsize(path)))
+        count = file.readinto(mapping)
+    return memoryview(mapping).toreadonly()[:count], mapping
 
 
 class _Scope(NamedTuple):
@@ -150,9 +152,14 @@ class _Reader:
     """Reads one model's protobuf messages."""
 
     def __init__(
-        self, module: ModuleType, folder: Path | None, size: int, operators: Collection[str]
+        self,
+        module: ModuleType,
+        folder: Path | None,
+        size: int,
+        operators: Collection[str],
+        mapping: mmap.mmap | None = None,
     ) -> None:
-        self.onnx = module
+        self.onnx, self.mapping = module, mapping
         self.operators = operators
         self.functions: dict[_FunctionKey, onnx.FunctionProto] = {}
         self.model, self.constants = module.ModelProto(), dict[str, np.ndarray]()
@@ -458,7 +465,10 @@ class _Reader:
         text = f"{what} has {len(raw)} bytes, expected {wanted} for {list(dims)}"
         expect(len(raw) == wanted, text)
         if bits_of(dtype) == 8 * dtype.itemsize:
-            array = np.frombuffer(raw, dtype.newbyteorder("<")).reshape(dims)
+            held = raw.obj if isinstance(raw.obj, np.ndarray) else np.frombuffer(raw, np.uint8)
+            if raw.obj is self.mapping and len(raw) >= _IN_PLACE_BYTES:
+                held = memory.move(raw, self.mapping)
+            array = held.view(dtype.newbyteorder("<")).reshape(dims)
             # Small constants outlive the file's memory.
             return array if array.nbytes >= _IN_PLACE_BYTES else array.copy()
         data = {"data_type": tensor.data_type, "dims": dims, "raw_data": bytes(raw)}
@@ -470,7 +480,7 @@ class _Reader:
         except (ValueError, TypeError, KeyError) as error:
             raise ModelError(f"{what} is malformed: {error}") from None
 
-    def _external(self, tensor: onnx.TensorProto, wanted: int, what: str) -> bytes:
+    def _external(self, tensor: onnx.TensorProto, wanted: int, what: str) -> np.ndarray:
         """Reads a tensor's bytes from a file beside the model, and from nowhere else."""
         entries = {entry.key: _text(entry.value, what) for entry in tensor.external_data}
         if self.folder is None:
@@ -489,7 +499,9 @@ class _Reader:
         self.budget.spend_on(what, wanted)
         with path.open("rb") as file:
             file.seek(offset)
-            return file.read(wanted)
+            held = memory.allocate(wanted)
+            expect(file.readinto(held) == wanted, f"{what} is cut off in {path}")
+        return held
 
 
 Scalar: TypeAlias = int | float | str

@@ -12,6 +12,7 @@ from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
 from dmlax._fused.float_convolution.plan import PackedFilter
 from dmlax.onnx.graph import MICROSOFT, Constants, Graph, Node
 from dmlax.onnx.identity import IdentityMap
+from dmlax.onnx.memory import to_device
 from dmlax.onnx.operators import find
 from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.values import NARROW
@@ -165,16 +166,7 @@ def _use(graph: Graph, node: Node, place: int) -> _Use | None:
 def _hold(array: np.ndarray) -> Weight:
     """Holds an array on the device; integers of fewer than 8 bits stay packed."""
     is_narrow = array.dtype.name in NARROW
-    return Weight(PackedIntegers.pack(array) if is_narrow else _copy_to_device(array))
-
-
-def _copy_to_device(array: np.ndarray) -> jax.Array:
-    """Returns a copy: an array of JAX may share the memory of one of NumPy, here the whole file's.
-
-    `jnp.array` would compile a program for every shape.
-    """
-    copy: jax.Array = jax.device_put(np.array(array))
-    return copy
+    return Weight(PackedIntegers.pack(array) if is_narrow else to_device(array))
 
 
 def _prepare(use: _Use, weight: np.ndarray) -> Weight:
@@ -184,9 +176,9 @@ def _prepare(use: _Use, weight: np.ndarray) -> Weight:
     row = find(node)
     if row is not None and row.prepare is not None:
         prepared = row.prepare(node, weight)
-        return Weight(_copy_to_device(weight)) if prepared is None else Weight(*prepared)
+        return Weight(to_device(weight)) if prepared is None else Weight(*prepared)
     if weight.ndim not in _RANKS.get(node.op, (2,)):
-        return Weight(_copy_to_device(weight))
+        return Weight(to_device(weight))
     if node.op in ("QLinearConv", "ConvInteger"):
         return Weight(_prepare_filter(use, weight))
     if weight.ndim == 3 and zero_point is not None:  # one value per direction, or one per column
