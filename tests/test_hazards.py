@@ -4,6 +4,7 @@ Where a hazard shows on a CPU, the naive code is run beside ours, on data where 
 JAX that no longer has the hazard fails the test: the code around it may go then.
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -16,12 +17,10 @@ from jax import lax
 import dmlax
 from dmlax._core import float_bits, requantize
 from support import assert_same, coordinates, draw, in_turn, requantized, sums_of_products
-from support.cases.convolution import CASES, LAYOUTS, operands
+from support.calls.convolution import call as random_convolution
 from support.cases.requantize import near
 from support.lowered import fenced, products, text
 
-SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 16.0}
-NCHW = LAYOUTS["NCHW"]
 N = 1 << 16
 
 
@@ -33,53 +32,29 @@ def expect_shown(hazard, shows):
 # --- CUDA: read in the lowered text ---------------------------------------------------
 
 
-def convolution_text(case, layout):
-    """CUDA's program of a quantized convolution in a layout."""
-    values = operands(case)
-    sizes = dict(zip(case.canonical[0], case.input, strict=True))
-    sizes |= dict(zip(case.canonical[1], case.filter, strict=True)) | {"W": None, "H": None}
-
-    def laid_out(array, source, target):
-        return np.transpose(array, [source.index(letter) for letter in target])
-
-    x = laid_out(values["InputTensor"], case.canonical[0], layout[0])
-    w = laid_out(values["FilterTensor"], case.canonical[1], layout[1])
-    call = lambda x, w: dmlax.quantized_linear_convolution(  # noqa: E731
-        x,
-        w,
-        **SCALES,
-        input_zero_point=values["InputZeroPointTensor"],
-        filter_zero_point=values["FilterZeroPointTensor"],
-        **case.options,
-        dimension_numbers=layout,
-    )
-    return text(call, x, w, platform="cuda")
-
-
-PLANS = [  # the layouts in turn
-    (case, [NCHW, LAYOUTS["NHWC"]][i % 2] if len(case.input) == 4 else case.canonical)
-    for i, case in enumerate(CASES)
-]
+SEEDS = [seed for seed in range(30) if random_convolution(seed).x.size]
 
 
 @pytest.mark.lowering
-@pytest.mark.parametrize(("case", "layout"), in_turn(PLANS), ids=lambda value: str(value))
-def test_cuda_is_given_no_convolution_and_no_product_that_it_gets_wrong(case, layout):
+@pytest.mark.parametrize("seed", in_turn(SEEDS))
+def test_cuda_is_given_no_convolution_and_no_product_that_it_gets_wrong(seed):
     """`conv_general_dilated` on int32, int8 to int32, int8 to float32, bf16 depthwise; odd dots.
 
     XLA for CUDA does not compile the first two; cuDNN rounds the third to 24 bits; the fourth is
     not exact; an int8 product whose contraction 4 does not divide is silently wrong, and a short
     one loses a constant that is added to it, unless a barrier is between: tests/cuda/hazards.py.
     """
-    lowered = convolution_text(case, layout)
+    call = random_convolution(seed)
+    convolve = lambda x, w: dataclasses.replace(call, x=x, w=w)("xla")  # noqa: E731
+    lowered = text(convolve, call.x, call.w, platform="cuda")
     assert "stablehlo.convolution" not in lowered
-    found = products(lowered)
-    assert bool(found) == (case.filter[1] > 1)
+    found, taps = products(lowered), call.w.shape[1:]
+    assert bool(found) == (taps[0] > 1)
     assert fenced(lowered)
     for product in found:
         assert (product.left, product.right, product.result) == ("i8", "i8", "i32")
         assert product.contraction % 4 == 0
-        assert product.contraction >= case.filter[1] * np.prod(case.filter[2:])
+        assert product.contraction >= np.prod(taps)
 
 
 @pytest.mark.lowering
