@@ -11,7 +11,7 @@ import dmlax
 from dmlax import SpecError
 from dmlax._core.fixed_point import REQUANTIZATIONS
 from support import NATIVE, assert_same
-from support.fixed_point import requantize, wrap
+from support.fixed_point import requantize, requantize_sum, wrap
 
 RNG = np.random.default_rng(0)
 IMPLEMENTATIONS = [*NATIVE, "xla", "reference"]
@@ -83,6 +83,51 @@ def test_convolutions_of_any_layout(mode, implementation):
     prepared = dmlax.prepare_filter(filter, dimension_numbers=("NHWC", "OHWI", "NHWC"))
     mapped = jax.vmap(lambda x: call(x[None], prepared, BIAS, filter_scale=SCALES)[0])
     assert_same(mapped(images), rows.reshape(2, 1, 2, COLUMNS))
+
+
+PAIRS = RNG.integers(-128, 128, (2, 400)).astype(np.int8)
+TRIPLES = [(0.02, 0.03, 0.04), (0.5, 0.25, 1.0), (1.0, 0.0051, 0.37), (0.007, 0.9, 0.013)]
+
+
+@pytest.mark.parametrize("implementation", ["xla", "reference", "auto"])
+@pytest.mark.parametrize("scales", TRIPLES, ids=str)
+@pytest.mark.parametrize("kind", ["add single", "add double", "multiply double"])
+def test_sums_and_products_of_two_tensors(kind, scales, implementation):
+    name, _, last = kind.partition(" ")
+    mode, function = f"fixed_point_{last}", getattr(dmlax, f"element_wise_quantized_linear_{name}")
+    zeros = {
+        "a_zero_point": np.int8(-7),
+        "b_zero_point": np.int8(3),
+        "output_zero_point": np.int8(5),
+    }
+    a, b, output = np.float32(scales)
+    x, y = PAIRS.astype(np.int64) - [[-7], [3]]
+    if name == "add":
+        rounded = [
+            requantize_sum(*pair, (a, b, output), mode)
+            for pair in zip(x.tolist(), y.tolist(), strict=True)
+        ]
+    else:
+        rounded = [requantize(p, float(a * b / output), mode) for p in (x * y).tolist()]
+    expected = np.clip(np.array(rounded) + 5, -128, 127).astype(np.int8)
+
+    def call(first, second, a, b, output):
+        options = {"requantization": mode, "implementation": implementation, **zeros}
+        return function(first, second, a_scale=a, b_scale=b, output_scale=output, **options)
+
+    assert_same(jax.jit(call)(*PAIRS, a, b, output), expected)
+    assert_same(jax.jit(lambda x, y: call(x, y, a, b, output))(*PAIRS), expected)
+    mapped = jax.vmap(lambda x, y: call(x, y, a, b, output))(*PAIRS.reshape(2, 4, 100))
+    assert_same(mapped, expected.reshape(4, 100))
+
+
+def test_a_product_of_two_tensors_has_one_mode():
+    scales = {"a_scale": 1.0, "b_scale": 1.0, "output_scale": 1.0}
+    multiply = functools.partial(dmlax.element_wise_quantized_linear_multiply, *PAIRS, **scales)
+    with pytest.raises(SpecError, match="expected one of fixed_point_double"):
+        multiply(requantization="fixed_point_single")
+    explained = dmlax.explain(functools.partial(multiply, requantization="fixed_point_double"))
+    assert "not native_cpu: its kernel lacks requantization fixed_point_double" in str(explained)
 
 
 def test_the_modes_differ_in_the_drawn_numbers():

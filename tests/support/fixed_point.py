@@ -3,6 +3,8 @@
 import fractions
 import math
 
+import numpy as np
+
 
 def multiplier(real):
     """The integer of 31 bits and the exponent of a float64."""
@@ -46,6 +48,19 @@ def float64(x, real):
     """The float64 product, halves away from zero."""
     exact = fractions.Fraction(abs(x * real))
     return int(math.copysign(math.floor(exact + fractions.Fraction(1, 2)), x * real))
+
+
+def requantize_sum(x, y, scales, mode):
+    """The sum of two integers of float32 scales in the output's scale."""
+    a, b, output = (float(scale) for scale in scales)
+    if mode == "fixed_point_single":
+        first, second = (float(np.float32(scale) / np.float32(output)) for scale in (a, b))
+        shift = 21 - math.frexp(max(first, second))[1]
+        first, second = (round(ratio * 2.0**shift) for ratio in (first, second))
+        return (x * first + y * second + (1 << (shift - 1))) >> shift
+    twice = 2 * max(a, b)
+    terms = (requantize(v << 20, s / twice, mode) for v, s in ((x, a), (y, b)))
+    return requantize(sum(terms), twice / (2**20 * output), mode)
 
 
 def requantize(x, real, mode):

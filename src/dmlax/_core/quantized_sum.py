@@ -5,14 +5,94 @@ whether the smaller term has bits below. The sum is compared with the tie next t
 modulo 2**32, so no float operation decides anything.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from dmlax._core import float_bits
+from dmlax._core import fixed_point, float_bits
+from dmlax._core.fixed_point import Multiplier
 from dmlax._core.requantize import MAGNITUDE_LIMIT, Arithmetic, round_float32, saturate
+
+SumRequantization = Literal["fixed_point_single", "fixed_point_double"]
+SUM_REQUANTIZATIONS = get_args(SumRequantization)
+_LEFT = 20  # bits by which a term is shifted before its multiplier
+
+
+class SumFactors(NamedTuple):
+    """The multipliers of both terms and of their sum, or integers and a shift."""
+
+    a: Any
+    b: Any
+    total: Any
+
+
+def sum_factors(
+    requantization: SumRequantization, a: Any, b: Any, output: Any, left: int = _LEFT
+) -> SumFactors:
+    """The factors of float32 scales, which are NumPy's or computed by the program."""
+    is_known = all(isinstance(x, np.ndarray | np.generic) for x in (a, b, output))
+    if requantization == "fixed_point_single":
+        return _known_ratios(a, b, output) if is_known else _ratios(a, b, output)
+    one, greatest = np.float32(1), np.maximum(a, b) if is_known else jnp.maximum(a, b)
+    kind: Callable[..., Multiplier] = _known_quotient if is_known else Multiplier.of_quotient
+    first, second = (kind(scale, one, 2 * greatest) for scale in (a, b))
+    return SumFactors(first, second, kind(greatest, np.float32(2.0 ** (1 - left)), output))
+
+
+def _known_quotient(x: Any, y: Any, divisor: Any) -> Multiplier:
+    return Multiplier.of(np.float64(x) * np.float64(y) / np.float64(divisor))
+
+
+def _known_ratios(a: Any, b: Any, output: Any) -> SumFactors:
+    """XNNPACK's: integers of 21 bits, and the shift of their products' sum."""
+    ratios = [np.float32(scale / output) for scale in (a, b)]
+    shift = 21 - int(np.frexp(max(ratios))[1])
+    first, second = (np.int32(np.rint(np.ldexp(x, shift))) for x in ratios)
+    return SumFactors(first, second, np.int32(shift))
+
+
+def _ratios(a: Array, b: Array, output: Array) -> SumFactors:
+    ratios = [float_bits.unpack(float_bits.divide(scale, output)) for scale in (a, b)]
+    shift = 20 - 23 - jnp.maximum(ratios[0].exponent, ratios[1].exponent)
+    terms = []
+    for x in ratios:  # mantissa * 2**(exponent + shift), of 21 bits at most
+        count = jnp.clip(-x.exponent - shift, 0, 31).astype(jnp.uint32)
+        half = (jnp.uint32(1) << (count - 1)) - 1 + ((x.mantissa >> count) & 1)
+        terms.append(((x.mantissa + half) >> count).astype(jnp.int32))
+    return SumFactors(terms[0], terms[1], shift)
+
+
+def sum_by_factors(
+    requantization: SumRequantization,
+    x: Array,
+    y: Array,
+    by: SumFactors,
+    sign: int = 1,
+    left: int = _LEFT,
+    scale: Callable[[Array, Multiplier], Array] = fixed_point.scale_half_away,
+) -> Array:
+    """The int32 sum, or with sign -1 difference, of int32 terms in the output's scale.
+
+    Args:
+      requantization: "fixed_point_single", `(x * a + y * b + 2**(shift - 1)) >> shift`; or
+        "fixed_point_double", of terms that are shifted left, three multipliers.
+      x: the first term, less its zero point.
+      y: the second.
+      by: `sum_factors` of their scales.
+      sign: 1 or -1.
+      left: the bits of the shift.
+      scale: the rounding of a term's product.
+    """
+    if requantization == "fixed_point_single":
+        shift = jnp.clip(by.total, 1, 30)
+        total: Array = x * by.a + y * (sign * by.b) + (jnp.int32(1) << (shift - 1))
+        return total >> shift
+    first, second = (scale(value << left, factor) for value, factor in ((x, by.a), (y, by.b)))
+    return fixed_point.scale_half_away(first + sign * second, by.total)
 
 
 class Quantized(NamedTuple):

@@ -95,11 +95,16 @@ def requantizer(
     return lambda accumulator: saturate(_round_by_threshold(accumulator, whole), zero_point, dtype)
 
 
-def check_modes(rules: Rules, arithmetic: object, requantization: object) -> None:
+def check_modes(
+    rules: Rules,
+    arithmetic: object,
+    requantization: object,
+    known: Sequence[str] = REQUANTIZATIONS,
+) -> None:
     """Checks the options that say how an operator rounds."""
     rules.expect_choice("arithmetic", arithmetic, ARITHMETICS)
     if requantization is not None:
-        rules.expect_choice("requantization", requantization, REQUANTIZATIONS)
+        rules.expect_choice("requantization", requantization, known)
         text = f"is {requantization!r} beside arithmetic {arithmetic!r}: leave that out"
         rules.expect(arithmetic == "exact", "option", "requantization", text)
 

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import replace
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,10 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import compat, dispatch, eager, pairs, requantize
 from dmlax._core.arguments import Rules, avals_of
-from dmlax._cpu import library
+from dmlax._core.quantized_sum import SumRequantization
 from dmlax._cuda import capability
 from dmlax._operators.add_multiply import reference, xla
+from dmlax._operators.add_multiply.arithmetic import known_factors
 from dmlax._operators.add_multiply.cpu import lowering as native_cpu
 from dmlax._operators.add_multiply.cuda import lowering as mosaic_gpu
 from dmlax._operators.add_multiply.plan import (
@@ -37,6 +39,13 @@ class _Binary(dispatch.Operator[BinaryPlan, Operands, Array]):
         self, plan: BinaryPlan, operands: Operands, implementation: dispatch.Implementation = "auto"
     ) -> Array:
         """Runs the operator; a GPU takes the table of a program that knows its parameters."""
+        scales = operands.a_scale, operands.b_scale, operands.output_scale
+        is_known = plan.requantization is not None and all(
+            any(compat.is_constant_of_trace(x, tensor) for tensor in operands[:2]) for x in scales
+        )
+        if is_known and operands.factors is None:
+            factors: Any = known_factors(plan, *scales)
+            operands = operands._replace(factors=factors)
         if implementation in ("auto", "mosaic_gpu"):
             operands = self.with_table(plan, operands)
         return super().call(plan, operands, implementation)
@@ -62,7 +71,9 @@ class _Binary(dispatch.Operator[BinaryPlan, Operands, Array]):
         a, b = first.view(operands.a.dtype), second.view(operands.b.dtype)
         values: Operands = jax.tree.map(np.asarray, Binary(a, b, *operands.parameters))
         output = plan.output._replace(shape=second.shape)
-        every_pair = replace(plan, operands=Binary(*avals_of(values)), output=output)
+        every_pair = replace(
+            plan, operands=Binary(*avals_of(values._replace(factors=None))), output=output
+        )
         with compat.on_cpu_at_once():
             table = np.asarray(super().call(every_pair, values))
         return jnp.asarray(table.view(np.uint8).reshape(-1))
@@ -78,7 +89,7 @@ def _operator(rules: Rules, kind: Kind) -> _Binary:
         rules.operator,
         functools.partial(plan, rules, kind),
         (
-            dispatch.Lowering("native_cpu", native_cpu.run, library.why_not_for, ("cpu",)),
+            dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
             dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
             dispatch.Lowering("xla", xla.run),
             dispatch.Lowering("reference", reference.run),
@@ -105,6 +116,7 @@ def element_wise_quantized_linear_add(
     output_zero_point: ArrayLike | None = None,
     output_dtype: DTypeLike | None = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: SumRequantization | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Adds two quantized tensors and quantizes the sum, correctly rounded.
@@ -125,6 +137,13 @@ def element_wise_quantized_linear_add(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's QLinearAdd, whose fused
         multiply-adds depend on the order of `a` and `b`.
+      requantization: instead, LiteRT's formula of integers: "fixed_point_double", its reference
+        kernel's: each term, shifted left by 20, times the multiplier of its scale over twice the
+        greater one, and the sum times that of twice the greater over `2**20 * output_scale`, all
+        of 31 bits and rounded as by `quantized_linear_convolution`; or "fixed_point_single",
+        XNNPACK's: `(x * ma + y * mb + 2**(k - 1)) >> k` of the terms x and y, where
+        `ma = rint(a_scale / output_scale * 2**k)` and `mb` have 21 bits at most. XNNPACK takes
+        such ratios from 2**-10 to 2**8; beyond, outputs are unspecified.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
@@ -133,8 +152,9 @@ def element_wise_quantized_linear_add(
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
-        field: ATensor, BScaleTensor and so on), `option` (arithmetic), `value` (a Python or NumPy
-        scale that is 0, NaN or infinite; a Python or NumPy zero point out of range).
+        field: ATensor, BScaleTensor and so on), `option` (arithmetic,
+        requantization), `value` (a Python or NumPy scale that is 0, NaN or infinite; a Python or
+        NumPy zero point out of range).
       UnsupportedError: the named implementation does not exist for this operator.
 
     DirectML:
@@ -167,6 +187,7 @@ def element_wise_quantized_linear_add(
             output_zero_point=output_zero_point,
             output_dtype=output_dtype,
             arithmetic=arithmetic,
+            requantization=requantization,
         ),
         implementation,
     )
@@ -186,6 +207,7 @@ def element_wise_quantized_linear_multiply(
     output_zero_point: ArrayLike | None = None,
     output_dtype: DTypeLike | None = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: Literal["fixed_point_double"] | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Multiplies two quantized tensors and quantizes the product, correctly rounded.
@@ -206,6 +228,9 @@ def element_wise_quantized_linear_multiply(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's QLinearMul:
         `rint(float32(product) * ((a_scale * b_scale) / output_scale) + output_zero_point)`.
+      requantization: "fixed_point_double" for the formula of LiteRT's reference kernel instead:
+        the integer product times a 31-bit multiplier, the nearest to the float32
+        `a_scale * b_scale / output_scale`, rounded as by `quantized_linear_convolution`.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
@@ -215,8 +240,9 @@ def element_wise_quantized_linear_multiply(
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
-        field: ATensor, BScaleTensor and so on), `option` (arithmetic), `value` (a Python or NumPy
-        scale that is 0, NaN or infinite; a Python or NumPy zero point out of range).
+        field: ATensor, BScaleTensor and so on), `option` (arithmetic,
+        requantization), `value` (a Python or NumPy scale that is 0, NaN or infinite; a Python or
+        NumPy zero point out of range).
       UnsupportedError: the named implementation does not exist for this operator.
 
     DirectML:
@@ -249,6 +275,7 @@ def element_wise_quantized_linear_multiply(
             output_zero_point=output_zero_point,
             output_dtype=output_dtype,
             arithmetic=arithmetic,
+            requantization=requantization,
         ),
         implementation,
     )

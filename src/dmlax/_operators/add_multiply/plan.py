@@ -23,7 +23,8 @@ from dmlax._core.arguments import (
 from dmlax._core.axis_names import AxisNames, broadcast, numbered, whole
 from dmlax._core.partitions import partition_by_names
 from dmlax._core.plans import BasePlan
-from dmlax._core.requantize import ARITHMETICS, Arithmetic
+from dmlax._core.quantized_sum import SUM_REQUANTIZATIONS, SumRequantization
+from dmlax._core.requantize import Arithmetic, check_modes
 
 Kind = Literal["add", "multiply"]
 
@@ -42,11 +43,12 @@ class Binary(NamedTuple, Generic[T, OptionalT]):
     a_zero_point: OptionalT = ABSENT
     b_zero_point: OptionalT = ABSENT
     output_zero_point: OptionalT = ABSENT
+    factors: OptionalT = ABSENT  # a requantization's, of scales that the program knows
     table: OptionalT = ABSENT
 
     @property
     def parameters(self) -> tuple[T | OptionalT, ...]:
-        """The scales and the zero points."""
+        """The scales, the zero points and the factors."""
         return self[2:-1]
 
 
@@ -63,6 +65,7 @@ class BinaryPlan(BasePlan):
     arithmetic: Arithmetic
     output: Aval
     is_swapped: bool
+    requantization: SumRequantization | None = None
 
     @property
     def input(self) -> Aval:
@@ -75,7 +78,12 @@ class BinaryPlan(BasePlan):
 
 @functools.lru_cache(maxsize=4096)
 def binary_plan(
-    rules: Rules, kind: Kind, operands: Avals, output_dtype: np.dtype, arithmetic: Arithmetic
+    rules: Rules,
+    kind: Kind,
+    operands: Avals,
+    output_dtype: np.dtype,
+    arithmetic: Arithmetic,
+    requantization: SumRequantization | None = None,
 ) -> BinaryPlan:
     """Checks every tensor, and that `a` and `b` broadcast."""
     tensors = ("ATensor", operands.a), ("BTensor", operands.b)
@@ -89,7 +97,8 @@ def binary_plan(
     for _, field, aval in parameters:
         rules.expect(aval.size == 1, "sizes", field, f"is {aval}, expected one value")
     swapped = _is_swapped(operands, len(shape))
-    return BinaryPlan(kind, operands, arithmetic, Aval(output_dtype, shape), swapped)
+    output = Aval(output_dtype, shape)
+    return BinaryPlan(kind, operands, arithmetic, output, swapped, requantization)
 
 
 def _is_swapped(operands: Avals, rank: int) -> bool:
@@ -122,7 +131,7 @@ output_partition = partition_by_names(axis_names)
 
 def local_plan(plan: BinaryPlan, operands: Operands) -> tuple[BinaryPlan, Operands]:
     """Plans for a part of the tensors, in the order of the whole ones."""
-    avals = Binary(*avals_of(operands))
+    avals = Binary(*avals_of(operands._replace(factors=None)))
     shape = broadcast_shapes(avals.a.shape, avals.b.shape)
     assert shape is not None
     return replace(plan, operands=avals, output=plan.output._replace(shape=shape)), operands
@@ -144,11 +153,13 @@ def plan(
     *,
     output_dtype: DTypeLike | None = None,
     arithmetic: Arithmetic = "exact",
+    requantization: SumRequantization | None = None,
     **parameters: ArrayLike | None,
 ) -> tuple[BinaryPlan, Operands]:
     """Plans a call, and returns its operands."""
     arguments: Binary[Any, Any] = Binary(a, b, **parameters)
-    rules.expect_choice("arithmetic", arithmetic, ARITHMETICS)
+    known = SUM_REQUANTIZATIONS if kind == "add" else SUM_REQUANTIZATIONS[1:]
+    check_modes(rules, arithmetic, requantization, known)
     first, second = rules.to_array("ATensor", a), rules.to_array("BTensor", b)
     rules.expect_dtype("ATensor", aval_of(first), jnp.int8, jnp.uint8)
     rules.expect_dtype("BTensor", aval_of(second), jnp.int8, jnp.uint8)
@@ -157,4 +168,5 @@ def plan(
     )
     dtypes = parameter_dtypes(first.dtype, second.dtype, dtype)
     operands: Operands = Binary(first, second, **rules.to_parameters(arguments, dtypes))
-    return binary_plan(rules, kind, Binary(*avals_of(operands)), dtype, arithmetic), operands
+    avals = Binary(*avals_of(operands))
+    return binary_plan(rules, kind, avals, dtype, arithmetic, requantization), operands

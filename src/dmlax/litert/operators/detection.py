@@ -17,7 +17,7 @@ from dmlax._core.float_pairs import (
     sum_of,
 )
 from dmlax.litert.operators.elementwise import dequantize_by
-from dmlax.litert.operators.table import Call, operator
+from dmlax.litert.operators.table import Call, expect_rank, operator
 from dmlax.onnx.errors import ModelError
 
 _ZERO = np.float32(0)
@@ -33,6 +33,8 @@ def detections(
     LiteRT's order of equal scores of a box is that of a heap in its C++ library.
     """
     count, classes = anchors.shape[0] if anchors.ndim else 0, call.num_classes
+    expect_rank(encodings, 3)
+    expect_rank(predictions, 3)
     shapes = encodings.shape[:2], predictions.shape[:2], anchors.shape[1:]
     if shapes != ((1, count), (1, count), (4,)) or not encodings.shape[-1] >= 4:
         given = [list(x.shape) for x in (encodings, predictions, anchors)]

@@ -13,6 +13,7 @@ import dmlax
 from dmlax._core import fixed_point, ieee
 from dmlax._core import requantize as core
 from dmlax._core.fixed_point import Multiplier
+from dmlax._core.quantized_sum import SumRequantization, sum_by_factors, sum_factors
 from dmlax.errors import UnsupportedError
 from dmlax.litert.operators import requantize
 from dmlax.litert.operators.fixed_functions import FixedFunctions
@@ -33,22 +34,13 @@ def add(name: str, call: Call, a: Array, b: Array) -> Array:
     is_wide = output.dtype == np.int16
     if call.resolver == "exact" and sign == 1 and not is_wide:
         return _exact(call, dmlax.element_wise_quantized_linear_add, a, b)
-    if call.resolver == "xnnpack" and not is_wide:
-        ratios = [info.scale / output.scale for info in (first, second)]
-        shift = 20 - (math.frexp(max(ratios))[1] - 1)
-        factors = [int(np.rint(np.ldexp(ratio, shift))) for ratio in ratios]
-        total = x * factors[0] + y * (sign * factors[1])
-        return requantize.clamp((total + (1 << (shift - 1))) >> shift, call)
     left = 15 if is_wide else 20
-    twice = 2 * max(first.real, second.real)
+    is_single = call.resolver == "xnnpack" and not is_wide
+    mode: SumRequantization = "fixed_point_single" if is_single else "fixed_point_double"
     is_once = is_wide and sign == 1 and call.resolver != "reference"
     scale = fixed_point.scale_once if is_once else fixed_point.scale_half_away
-    terms = [
-        scale(value << left, Multiplier.of(info.real / twice))
-        for value, info in ((x, first), (y, second))
-    ]
-    by = Multiplier.of(twice / ((1 << left) * output.real))
-    total = fixed_point.scale_half_away(terms[0] + sign * terms[1], by)
+    by = sum_factors(mode, first.scale, second.scale, output.scale, left)
+    total = sum_by_factors(mode, x, y, by, sign, left, scale)
     return requantize.clamp(total, call)
 
 

@@ -2,9 +2,16 @@
 
 from jax import Array
 
-from dmlax._cpu import binary
+from dmlax._cpu import binary, library
 from dmlax._operators.add_multiply import arithmetic
 from dmlax._operators.add_multiply.plan import BinaryPlan, Operands
+
+
+def why_not(plan: BinaryPlan, platform: str) -> str | None:
+    """Refuses what the kernel does not compute."""
+    if plan.requantization is not None:
+        return f"its kernel lacks requantization {plan.requantization}"
+    return library.why_not(platform)
 
 
 def run(plan: BinaryPlan, operands: Operands) -> Array:
