@@ -4,8 +4,8 @@ Scales make ties: powers of two, few decimals, and any. ONNX Runtime's addition 
 of its operands, and it swaps them where one of them is constant.
 """
 
+import dataclasses
 import functools
-import math
 
 import jax
 import numpy as np
@@ -16,6 +16,8 @@ from onnx import helper
 
 import dmlax
 from support import NATIVE, assert_same, draw
+from support.calls.convolution import call as random_convolution
+from support.cases.convolution import LAYOUTS
 
 BYTES = ("uint8", "int8")
 PAIRS = [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")]  # ONNX Runtime has kernels
@@ -144,110 +146,57 @@ def test_a_million_elements_agree_on_every_bit(operator, dtype, implementation):
     assert binary_mismatches(*given) == 0
 
 
-# --- convolutions: a shape costs a compilation, so few shapes have many draws each -----------
-
-MODELS = [(4, 10), pytest.param(25, 40, marks=pytest.mark.slow)]  # shapes, draws of each
-LAYOUTS = {1: ("NCW", "OIW", "NCW"), 2: ("NCHW", "OIHW", "NCHW")}
-FEATURES = ("bias", "per channel", "depthwise", "rank 3", "groups", "padding", "dilations")
+# --- convolutions ---------------------------------------------------------------------------
 
 
-def layer(seed):
-    """Sizes and attributes of a layer: the first has no feature, the second all, others some."""
-    rng = np.random.default_rng(seed)
-    has = {name: bool(seed if seed < 2 else rng.integers(2)) for name in FEATURES}
-    spatial = 1 if has["rank 3"] else 2
-    groups = int(rng.integers(2, 5)) if has["groups"] or has["depthwise"] else 1
-    channels = 1 if has["depthwise"] else int(rng.integers(1, 9))
-    filters = groups * int(rng.integers(1, 5))
-    kernel, strides = (rng.integers(1, 4, spatial) for _ in range(2))
-    dilations = rng.integers(1, 4 if has["dilations"] else 2, spatial)
-    start, end = (rng.integers(0, 3 if has["padding"] else 1, spatial) for _ in range(2))
-    span = (kernel - 1) * dilations + 1
-    image = np.maximum(span - start - end, 1) + rng.integers(0, 9, spatial)
-    options = {"strides": strides, "dilations": dilations}
-    options |= {"start_padding": start, "end_padding": end}
-    return {
-        "x": (int(rng.integers(1, 4)), groups * channels, *image.tolist()),
-        "w": (filters, channels, *kernel.tolist()),
-        "options": {name: tuple(value.tolist()) for name, value in options.items()},
-        "groups": groups,
-        "has": has,
+def convolutions(first, last, x_dtype, w_dtype):
+    """Random calls that ONNX Runtime has too, channels first and in its arithmetic."""
+    for call in map(random_convolution, range(first, last)):
+        if call.output_dtype != "int32" and call.x.size:
+            parameters = {**call.parameters, "arithmetic": "float32"}
+            for tensor, dtype in (("input", x_dtype), ("filter", w_dtype), ("output", x_dtype)):
+                zero = parameters.get(f"{tensor}_zero_point", np.zeros((), dtype))
+                parameters[f"{tensor}_zero_point"] = zero.view(dtype)
+            x, w, layout = call.x.view(x_dtype), call.w.view(w_dtype), LAYOUTS["NCHW"]
+            given = {"parameters": parameters, "output_dtype": x_dtype, "layout": layout}
+            yield dataclasses.replace(call, x=x, w=w, **given)
+
+
+def run_convolution(call):
+    windows, given = call.windows, call.parameters
+    operands = {
+        "x_scale": given["input_scale"],
+        "x_zero_point": given["input_zero_point"],
+        "w": call.w,
+        "w_scale": given["filter_scale"],
+        "w_zero_point": given["filter_zero_point"],
+        "y_scale": given["output_scale"],
+        "y_zero_point": given["output_zero_point"],
+        "B": given.get("bias"),
     }
+    pads = *windows["start_padding"], *windows["end_padding"]
+    names = {name: windows[name] for name in ("strides", "dilations")}
+    return run("QLinearConv", call.x, operands, call.x.dtype, pads=pads, group=call.groups, **names)
 
 
-def layer_operands(seed, shape, x_dtype, w_dtype):
-    """QLinearConv's inputs in order; scales so that most outputs are in range."""
-    rng = np.random.default_rng(seed)
-    filters, terms = shape["w"][0], math.prod(shape["w"][1:])
-    lengths = (filters,) if shape["has"]["per channel"] else ()
-    ratio = 2.0 ** rng.integers(-14, -6) if rng.integers(3) == 0 else rng.uniform(2e-4, 2e-2)
-    x_scale, y_scale = (np.float32(10.0 ** rng.uniform(-4, 2)) for _ in range(2))
-    spread = (
-        2.0 ** rng.integers(-1, 2, lengths) if rng.integers(2) else rng.uniform(0.5, 2, lengths)
-    )
-    w_scale = np.float32(ratio / math.sqrt(terms) * y_scale / x_scale * spread)
-    if rng.integers(3) == 0:  # exact ties
-        x_scale, y_scale = np.float32(0.5), np.float32(2)
-        w_scale = np.float32(2.0 ** rng.integers(-10, -5, lengths))
-    x, w = draw(seed, x_dtype, shape["x"]), draw(seed + 2, w_dtype, shape["w"])
-    zx, zw, zy = (draw(seed + 1, x_dtype), draw(seed + 3, w_dtype), draw(seed + 4, x_dtype))
-    bias = rng.integers(-(2**15), 2**15, filters, np.int32) if shape["has"]["bias"] else None
-    given = {"x_scale": x_scale, "x_zero_point": zx, "w": w, "w_scale": w_scale}
-    given |= {"w_zero_point": np.full(lengths, zw), "y_scale": y_scale, "y_zero_point": zy}
-    return x, given | {"B": bias}
-
-
-def run_layer(x, given, shape):
-    options = shape["options"]
-    pads = *options["start_padding"], *options["end_padding"]
-    names = {name: options[name] for name in ("strides", "dilations")}
-    return run("QLinearConv", x, given, x.dtype, pads=pads, group=shape["groups"], **names)
-
-
-@pytest.mark.parametrize(("shapes", "draws"), MODELS)
+@pytest.mark.parametrize(
+    ("first", "last"), [(0, 40), pytest.param(40, 1600, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(("x_dtype", "w_dtype"), PAIRS)
-def test_random_convolutions_agree_on_every_bit(x_dtype, w_dtype, shapes, draws):
-    models = mismatches = spread = 0
-    for seed in range(shapes):
-        shape = layer(seed)
-
-        @jax.jit
-        def call(x, given, shape=shape):
-            return dmlax.quantized_linear_convolution(
-                *(x, given["w"], given["B"]),
-                input_scale=given["x_scale"],
-                input_zero_point=given["x_zero_point"],
-                filter_scale=given["w_scale"],
-                filter_zero_point=given["w_zero_point"],
-                output_scale=given["y_scale"],
-                output_zero_point=given["y_zero_point"],
-                group_count=shape["groups"],
-                dimension_numbers=LAYOUTS[len(shape["x"]) - 2],
-                arithmetic="float32",
-                **shape["options"],
-            )
-
-        for number in range(draws):
-            x, given = layer_operands(10_000 * seed + 10 * number, shape, x_dtype, w_dtype)
-            want, got = run_layer(x, given, shape), np.asarray(call(x, given))
-            assert (want.dtype, want.shape) == (got.dtype, got.shape)
-            mismatches += not np.array_equal(want, got)
-            spread += len(np.unique(want)) > 1
-            models += 1
-    assert (models, mismatches) == (shapes * draws, 0)
-    assert spread > 0.8 * models  # saturation everywhere would agree too easily
-
-
-def test_the_short_run_has_every_feature_and_its_absence():
-    for name in FEATURES:
-        assert {layer(seed)["has"][name] for seed in range(MODELS[0][0])} == {True, False}, name
+def test_random_convolutions_agree_on_every_bit(x_dtype, w_dtype, first, last):
+    calls = spread = 0
+    for call in convolutions(first, last, x_dtype, w_dtype):
+        wanted = run_convolution(call)
+        assert_same(call("auto"), wanted)
+        spread += len(np.unique(wanted)) > 1
+        calls += 1
+    assert spread > 0.7 * calls > 0.3 * (last - first)  # saturation would agree too easily
 
 
 def test_a_pair_without_a_kernel_is_not_in_the_list():
     """The list has to grow if ONNX Runtime gains the fourth pair."""
-    shape = layer(0)
     with pytest.raises(ort.capi.onnxruntime_pybind11_state.NotImplemented):
-        run_layer(*layer_operands(0, shape, "int8", "uint8"), shape)
+        run_convolution(next(convolutions(0, 9, "int8", "uint8")))
 
 
 # --- matrix products ------------------------------------------------------------------------------
