@@ -6,70 +6,7 @@ import numpy as np
 import pytest
 
 import dmlax
-import support
-from support import NATIVE, assert_same, draw, oracle, wild_floats
-
-IMPLEMENTATIONS = [*NATIVE, "xla", "reference"]
-BROADCASTS = [  # beside those of `support/calls/elementwise.py`
-    ((2, 3, 4), (3,), -2),
-    ((2, 3, 4), (4,), -1),
-    ((0, 3), (3,), 1),
-    ((1, 2, 1, 2, 1, 2, 1, 2), (2, 1, 1), None),
-]
-by_implementations = pytest.mark.parametrize(
-    ("shape", "parameter", "axis", "implementation"),
-    support.by_implementations(BROADCASTS, IMPLEMENTATIONS),
-    ids=str,
-)
-
-
-def along(parameter, shape, axis):
-    """The parameter in the shape that the oracle broadcasts."""
-    if axis is None or parameter.ndim == 0 or parameter.size == 1:
-        return parameter.reshape((1,) * len(shape)) if parameter.size == 1 else parameter
-    return parameter.reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
-
-
-def expected(name, x, scale, zero, axis, dtype):
-    inputs = {
-        "InputTensor": x,
-        "ScaleTensor": along(scale, x.shape, axis),
-        "ZeroPointTensor": None if zero is None else along(zero, x.shape, axis),
-    }
-    return oracle(name, inputs, {"OutputTensor": (dtype, x.shape)})["OutputTensor"]
-
-
-def spread(seed, shape, dtype):
-    """Values whose quotients by scales near 1 cover the output's range, halves among them."""
-    rng = np.random.default_rng(seed)
-    if np.dtype(dtype).kind == "i":
-        return rng.integers(-400, 400, shape).astype(dtype)
-    return (rng.integers(-800, 800, shape) / 2).astype(dtype)
-
-
-def near_one(seed, shape, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    return np.asarray(rng.choice([0.5, 1, -2, 1.7, 0.3], shape), dtype)
-
-
-@by_implementations
-def test_quantize_broadcasts_its_parameters(shape, parameter, axis, implementation):
-    x, scale = spread(1, shape, np.float32), near_one(2, parameter)
-    zero = draw(3, np.uint8, parameter)
-    got = dmlax.element_wise_quantize_linear(
-        x, scale, zero, axis=axis, implementation=implementation
-    )
-    assert_same(got, expected("element_wise_quantize_linear", x, scale, zero, axis, np.uint8))
-
-
-@by_implementations
-def test_dequantize_broadcasts_its_parameters(shape, parameter, axis, implementation):
-    x, scale, zero = draw(4, np.int8, shape), wild_floats(5, parameter), draw(6, np.int8, parameter)
-    got = dmlax.element_wise_dequantize_linear(
-        x, scale, zero, axis=axis, implementation=implementation
-    )
-    assert_same(got, expected("element_wise_dequantize_linear", x, scale, zero, axis, np.float32))
-
+from support import assert_same, oracle
 
 SPECIAL = [
     (np.inf, 1.0, 255),
@@ -103,7 +40,10 @@ def test_the_two_arithmetics_differ_beside_a_tie():
     x = np.concatenate([x, np.nextafter(x, np.float32(1e9))]).astype(np.float32)
     exact = np.asarray(dmlax.element_wise_quantize_linear(x, scale))
     float32 = np.asarray(dmlax.element_wise_quantize_linear(x, scale, arithmetic="float32"))
-    assert_same(exact, expected("element_wise_quantize_linear", x, scale, None, None, np.uint8))
+    inputs = {"InputTensor": x, "ScaleTensor": scale, "ZeroPointTensor": None}
+    asked = {"OutputTensor": (np.uint8, x.shape)}
+    wanted = oracle("element_wise_quantize_linear", inputs, asked)["OutputTensor"]
+    assert_same(exact, wanted)
     assert_same(float32, np.clip(np.rint(x / scale), 0, 255).astype(np.uint8))
     assert (exact != float32).any()
 

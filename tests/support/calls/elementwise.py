@@ -47,7 +47,9 @@ class Call:
     def _spread(self, parameter: np.ndarray | None) -> np.ndarray | None:
         if parameter is None or self.axis is None or parameter.size == 1:
             return parameter if parameter is None or parameter.ndim else parameter.reshape(1)
-        return parameter.reshape([-1 if i == self.axis else 1 for i in range(self.x.ndim)])
+        return parameter.reshape(
+            [-1 if i == self.axis % self.x.ndim else 1 for i in range(self.x.ndim)]
+        )
 
 
 def _quantize_float32(
@@ -69,6 +71,8 @@ def call(seed: int) -> Call:
     scale_shape, zero_shape = (_parameter_shape(rng, shape, axis) for _ in range(2))
     if rng.random() < 0.5:
         zero_shape = scale_shape
+    if axis is not None and rng.random() < 0.5:
+        axis -= len(shape)
     if seed % 2:
         return _quantize(rng, seed, shape, axis, scale_shape, zero_shape)
     dtype, to = rng.choice(INTEGERS), rng.choice(["float32", "float32", "float16"])
@@ -97,11 +101,13 @@ def _quantize(
 
 
 def _shape(rng: np.random.Generator) -> tuple[int, ...]:
-    kinds = [(1, 700), (2, 30), (3, 9), (4, 6)]
+    kinds = [(1, 700), (2, 30), (3, 9), (4, 6), (8, 3)]
     rank, most = kinds[int(rng.integers(len(kinds)))]
     shape = rng.integers(1, most, rank)
     if rng.random() < 0.3:  # rows that are long enough for one scale
         shape[-1] = rng.integers(30, 140)
+    if rng.random() < 0.05:
+        shape[0] = 0
     return tuple(shape.tolist())
 
 
