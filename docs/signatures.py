@@ -36,6 +36,7 @@ _PAGES = {  # other projects' types; None: a union whose members the parameter's
     "Histogram": None,
     "Quantization": None,
     "Requantization": None,
+    "SumRequantization": None,
     "QuantizedWeights": None,
     "ErrorReport": None,
     "Self": None,
