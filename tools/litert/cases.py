@@ -701,6 +701,23 @@ def svdf(rng: Rng) -> Subgraph:
 
 
 @case
+def far_scales(rng: Rng) -> Subgraph:
+    """A sum or a difference, whose scales XNNPACK mostly leaves to the built-in kernels."""
+    dtype, count = _one(rng, np.int8, np.uint8), int(rng.integers(1, 70))
+    tensors = {
+        name: _quantized(rng, dtype, (1, size), near)
+        for name, size, near in (
+            ("x", count, 2.0 ** rng.uniform(-8, 2)),
+            ("y", int(_one(rng, 1, count)), 2.0 ** rng.uniform(-8, 2)),
+            ("z", count, 2.0 ** rng.uniform(-14, -2)),
+        )
+    }
+    options = {"activation": _one(rng, *_FUSED)}
+    operator = Op(_one(rng, "ADD", "SUB"), ["x", "y"], ["z"], options, version=2)
+    return Subgraph(tensors, [operator], ["x", "y"], ["z"])
+
+
+@case
 def detection(rng: Rng) -> Subgraph:
     """Boxes of an SSD detector, of any class."""
     return _detection(rng, False)

@@ -35,13 +35,37 @@ def add(name: str, call: Call, a: Array, b: Array) -> Array:
     if call.resolver == "exact" and sign == 1 and not is_wide:
         return _exact(call, dmlax.element_wise_quantized_linear_add, a, b)
     left = 15 if is_wide else 20
-    is_single = call.resolver == "xnnpack" and not is_wide
-    mode: SumRequantization = "fixed_point_single" if is_single else "fixed_point_double"
+    is_delegated = call.resolver == "xnnpack" and not is_wide and _takes(call)
+    if call.resolver == "xnnpack" and not is_wide and not is_delegated and sign == 1:
+        return _add_in_vectors(call, x, y)
+    mode: SumRequantization = "fixed_point_single" if is_delegated else "fixed_point_double"
     is_once = is_wide and sign == 1 and call.resolver != "reference"
     scale = fixed_point.scale_once if is_once else fixed_point.scale_half_away
     by = sum_factors(mode, first.scale, second.scale, output.scale, left)
-    total = sum_by_factors(mode, x, y, by, sign, left, scale)
-    return requantize.clamp(total, call)
+    return requantize.clamp(sum_by_factors(mode, x, y, by, sign, left, scale), call)
+
+
+def _takes(call: Call) -> bool:
+    """True for scales of a sum that XNNPACK takes; LiteRT's built-in kernels add others."""
+    ratios = (call.info(i).scale / call.output.scale for i in range(2))
+    return all(2.0**-10 <= ratio < 2.0**8 for ratio in ratios)
+
+
+def _add_in_vectors(call: Call, x: Array, y: Array) -> Array:
+    """The sum by LiteRT's built-in kernel: whole vectors wrap at 16 bits."""
+    count = max(x.size, y.size)
+    if x.shape != y.shape and min(x.size, y.size) != 1:
+        text = "its scales are far apart, and its tensors broadcast"
+        raise UnsupportedError(f'{text}: use arithmetic="reference"')
+    first, second = call.info(0).scale, call.info(1).scale
+    by = sum_factors("fixed_point_double", first, second, call.output.scale)
+    last = requantize.clamp(sum_by_factors("fixed_point_double", x, y, by), call)
+    once = sum_by_factors("fixed_point_double", x, y, by, scale=fixed_point.scale_once)
+    narrow = (once + call.output.zero_point).astype(jnp.int16)  # wraps
+    wrapped = jnp.clip(narrow, *call.limits()).astype(last.dtype)
+    size = 16 if x.size == y.size and last.dtype == jnp.int8 else 8
+    places = jnp.arange(count).reshape(last.shape)
+    return jnp.where(places < count - count % size, wrapped, last)
 
 
 def _exact(call: Call, function: Callable[..., Array], a: Array, b: Array) -> Array:
