@@ -233,11 +233,6 @@ def test_one_number_is_quantized_and_read_again():
     assert {value.shape for value in found.values()} == {()}
 
 
-def test_inputs_by_position_and_by_name(model, images):
-    by_position, by_name = model(images), model({"x": images})
-    assert jax.tree.all(jax.tree.map(np.array_equal, by_position, by_name))
-
-
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the copy is not waited for elsewhere")
 @pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "i8", "u2", "i1"])
 def test_inputs_and_params_have_any_order_of_bytes_and_any_strides(dtype):
@@ -471,13 +466,6 @@ def test_more_rows_than_a_size_are_refused():
     with pytest.raises(dmlax.SpecError, match=r"rows, expected 1 or fewer: nonzero_size") as caught:
         loaded(inputs_of(quantized("detector", "qoperator")))
     assert caught.value.code == "sizes"
-
-
-def test_a_nonzero_needs_a_size():
-    with pytest.raises(
-        dmlax.UnsupportedError, match=r"NonZero: it needs a size: give nonzero_size"
-    ):
-        dmlax.onnx.load(quantized("detector", "qoperator"))
 
 
 def test_the_command_compares_every_tensor(tmp_path, capsys):

@@ -1,5 +1,6 @@
-"""The convolution's handler itself, without what the API checks: a valid call, to be changed."""
+"""Handlers themselves, without what the API checks: any of ones, a convolution to be changed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,16 @@ OPERANDS = (
     "output_scale",
     "output_zero",
 )
+
+
+def call_handler(
+    target: str, dtypes: Sequence[str], shapes: Sequence[tuple[int, ...]], **attributes: Any
+) -> jax.Array:
+    """Run a handler on ones; the last dtype and shape are the output's."""
+    *given, (shape, dtype) = zip(shapes, map(np.dtype, dtypes), strict=True)
+    call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(shape, dtype))
+    y: jax.Array = call(*(np.ones(shape, dtype) for shape, dtype in given), **attributes)
+    return y
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import pytest
 
 from dmlax._fused.softmax.call import SOFTMAX
 from support import needs_kernels
+from support.raw_calls import call_handler
 
 pytestmark = needs_kernels
 COUNTS = (1, 7, 64, 300)
@@ -49,8 +50,6 @@ def test_a_batch_is_one_call():
     ],
 )
 def test_the_handler_refuses_what_does_not_fit(dtypes, shapes, zero_point, why):
-    *operands, output = (np.zeros(x, y) for x, y in zip(shapes, dtypes, strict=True))
-    struct = jax.ShapeDtypeStruct(output.shape, output.dtype)
-    call = jax.ffi.ffi_call("dmlax_quantized_softmax_v1", struct)
+    attributes = {"multiplier": np.float32(1), "zero_point": np.int64(zero_point)}
     with pytest.raises(jax.errors.JaxRuntimeError, match=f"quantized_softmax: .*{why}"):
-        call(*operands, multiplier=np.float32(1), zero_point=np.int64(zero_point))
+        call_handler("dmlax_quantized_softmax_v1", dtypes, shapes, **attributes)

@@ -67,12 +67,6 @@ def test_one_value_a_channel_may_have_any_shape_with_one_size_above_1(shape):
     assert_same(got, wanted(sw, zw, bias))
 
 
-def test_filter_scale_and_zero_point_are_per_channel_each_on_its_own():
-    sw, zw = np.float32([0.25, 0.5, -1]), np.int8([-3, 5, 0])
-    assert_same(convolve(filter_scale=sw), wanted(sw))
-    assert_same(convolve(filter_zero_point=zw), wanted(filter_zero_point=zw))
-
-
 def test_one_filter_makes_one_value_and_one_a_channel_the_same():
     w = W[:1]
     for shape in [(), (1,), (1, 1, 1, 1)]:
@@ -118,15 +112,6 @@ def test_the_forms_of_a_parameter_share_one_plan(plans):
     jax.jit(lambda s, z: convolve(output_scale=s, output_zero_point=z))(16.0, 11)
     assert len(plans) == 3
     assert len(set(plans)) == 1
-
-
-def test_a_missing_zero_point_or_bias_is_zero():
-    missing = dict.fromkeys(ZERO_POINTS)
-    got = convolve(**missing)
-    zeros = dict.fromkeys(ZERO_POINTS, 0)
-    assert_same(got, convolve(X, W, np.zeros(K, np.int32), **zeros))
-    accumulator = sums_of_products(X, W)
-    assert_same(got, requantized(accumulator, (0.5, 0.25, 16.0), 0, np.uint8))
 
 
 OUTPUT_DTYPES = [

@@ -6,6 +6,7 @@ import pytest
 
 import dmlax
 from support import assert_same, draw
+from support.raw_calls import call_handler
 
 SCALES = {"a_scale": 0.3, "b_scale": 0.7, "output_scale": 0.55}
 FUNCTIONS = [
@@ -49,14 +50,6 @@ def test_estimates_and_elements_by_themselves_are_xlas(function, output_scale):
         assert_same(function(a, b, implementation="native_cpu", **options), wanted)
 
 
-def kernel(target, dtypes, shapes):
-    """The kernel itself, without what the API checks."""
-    *given, (shape, dtype) = zip(shapes, dtypes, strict=True)
-    call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(shape, dtype))
-    attributes = {} if target == "dmlax_lookup_v1" else {"exact": True}
-    return call(*(np.ones(shape, dtype) for shape, dtype in given), **attributes)
-
-
 SAME = ((2, 3),) * 9
 INVALID_CALLS = [
     *(
@@ -81,5 +74,6 @@ INVALID_CALLS = [
 
 @pytest.mark.parametrize(("target", "dtypes", "shapes", "message"), INVALID_CALLS, ids=str)
 def test_what_does_not_fit_is_refused_before_it_is_read(target, dtypes, shapes, message):
+    attributes = {} if target == "dmlax_lookup_v1" else {"exact": True}
     with pytest.raises(Exception, match=f"(quantized_binary|lookup): .*{message}"):
-        jax.block_until_ready(kernel(target, dtypes, shapes))
+        jax.block_until_ready(call_handler(target, dtypes, shapes, **attributes))

@@ -7,6 +7,7 @@ import pytest
 from support import assert_same, draw, requantized
 from support.calls.matmul import float_cases, scaled_sums
 from support.cases.requantize import accumulators, expected_in_float32, expected_of
+from support.raw_calls import call_handler
 
 BYTES = ("int32", "float32", "float32", "float32", "uint8", "int32", "uint8")  # the output last
 FLOATS = ("int32", "float32", "float32", "float32", "float32")
@@ -85,13 +86,6 @@ def test_parameters_broadcast(shape):
     assert_same(scale(sums, a, b, y), scaled_sums(sums, a, b, y, np.float32))
 
 
-def kernel(target, dtypes, shapes):
-    *operands, output = zip(shapes, map(np.dtype, dtypes), strict=True)
-    options = {"exact": True} | ({"has_bias": True} if target == "dmlax_scale_sums_v1" else {})
-    call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(*output))
-    return call(*(np.ones(shape, dtype) for shape, dtype in operands), **options)
-
-
 INVALID_CALLS = [
     *(
         (target, (*dtypes[:i], "int16", *dtypes[i + 1 :]), SAME[: len(dtypes)], "element type")
@@ -111,9 +105,12 @@ INVALID_CALLS = [
 
 @pytest.mark.parametrize(("target", "dtypes", "shapes", "message"), INVALID_CALLS, ids=str)
 def test_what_does_not_fit_is_refused_before_it_is_read(target, dtypes, shapes, message):
+    attributes = {"exact": True} | ({"has_bias": True} if target == "dmlax_scale_sums_v1" else {})
     with pytest.raises(Exception, match=f"matrix product's epilogue: .*{message}"):
-        jax.block_until_ready(kernel(target, dtypes, shapes))
+        jax.block_until_ready(call_handler(target, dtypes, shapes, **attributes))
 
 
 def test_no_elements_are_no_work():
-    assert kernel("dmlax_scale_sums_v1", FLOATS, ((0, 3),) * 5).shape == (0, 3)
+    attributes = {"exact": True, "has_bias": True}
+    found = call_handler("dmlax_scale_sums_v1", FLOATS, ((0, 3),) * 5, **attributes)
+    assert found.shape == (0, 3)

@@ -6,6 +6,7 @@ import pytest
 
 import dmlax
 from support import assert_same, draw, wild_floats
+from support.raw_calls import call_handler
 
 quantize, dequantize = dmlax.element_wise_quantize_linear, dmlax.element_wise_dequantize_linear
 TARGETS = ["dmlax_quantize_linear_v1", "dmlax_dequantize_linear_v1"]
@@ -130,14 +131,6 @@ def test_vmap_is_one_call_of_the_kernel(in_axes):
     assert_same(*(mapped(*given) for mapped in maps))
 
 
-def kernel(target, dtypes, shapes):
-    """The kernel itself, without what the API checks."""
-    *given, (shape, dtype) = zip(shapes, dtypes, strict=True)
-    call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(shape, dtype))
-    attributes = {"exact": True} if target == TARGETS[0] else {}
-    return call(*(np.ones(shape, dtype) for shape, dtype in given), **attributes)
-
-
 QUANTIZED = ("float32", "float32", "int8", "int8")
 DEQUANTIZED = ("uint16", "float32", "uint16", "float32")
 SAME = ((2, 3),) * 4
@@ -168,11 +161,12 @@ INVALID_CALLS = [
 
 @pytest.mark.parametrize(("target", "dtypes", "shapes", "message"), INVALID_CALLS, ids=str)
 def test_what_does_not_fit_is_refused_before_it_is_read(target, dtypes, shapes, message):
-    dtypes = [np.dtype(dtype) for dtype in dtypes]
+    attributes = {"exact": True} if target == TARGETS[0] else {}
     with jax.enable_x64(True), pytest.raises(Exception, match=f"element_wise: .*{message}"):
-        jax.block_until_ready(kernel(target, dtypes, shapes))
+        jax.block_until_ready(call_handler(target, dtypes, shapes, **attributes))
 
 
 def test_the_kernel_broadcasts_its_input_too():
     shapes = ((1, 1), (2, 1), (1, 3), (2, 3))
-    assert kernel(TARGETS[0], QUANTIZED, shapes).tolist() == [[2] * 3] * 2
+    found = call_handler(TARGETS[0], QUANTIZED, shapes, exact=True)
+    assert found.tolist() == [[2] * 3] * 2
