@@ -249,8 +249,9 @@ def _add_tables(app: Sphinx, page: str, source: list[str]) -> None:
         if page == f"operators/{row.name}":
             names = [support.desc.operator for support in row.supports]
             parts = [_LEVELS] if names else []
-            parts += [f"A `{name}OperatorDesc`:\n\n```{{support}} {name}\n```" for name in names]
-            parts += [f"```{{rules}} {names[0]}\n```"] if names else []
+            for name in names:
+                tables = f"```{{support}} {name}\n```\n\n```{{rules}} {name}\n```"
+                parts.append(f"A `{name}OperatorDesc` and its rules:\n\n{tables}")
             parts += [f"## Golden vectors\n\n```{{vectors}} {row.name}\n```"]
             source[0] += "\n\n".join(parts) + "\n"
 
