@@ -702,7 +702,7 @@ def svdf(rng: Rng) -> Subgraph:
 
 @case
 def far_scales(rng: Rng) -> Subgraph:
-    """A sum or a difference, whose scales XNNPACK mostly leaves to the built-in kernels."""
+    """A sum, difference or product, whose scales XNNPACK often leaves to the built-in kernels."""
     dtype, count = _one(rng, np.int8, np.uint8), int(rng.integers(1, 70))
     tensors = {
         name: _quantized(rng, dtype, (1, size), near)
@@ -713,7 +713,7 @@ def far_scales(rng: Rng) -> Subgraph:
         )
     }
     options = {"activation": _one(rng, *_FUSED)}
-    operator = Op(_one(rng, "ADD", "SUB"), ["x", "y"], ["z"], options, version=2)
+    operator = Op(_one(rng, "ADD", "SUB", "MUL"), ["x", "y"], ["z"], options, version=2)
     return Subgraph(tensors, [operator], ["x", "y"], ["z"])
 
 

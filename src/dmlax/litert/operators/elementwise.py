@@ -52,20 +52,32 @@ def _takes(call: Call) -> bool:
 
 
 def _add_in_vectors(call: Call, x: Array, y: Array) -> Array:
-    """The sum by LiteRT's built-in kernel: whole vectors wrap at 16 bits."""
-    count = max(x.size, y.size)
-    if x.shape != y.shape and min(x.size, y.size) != 1:
-        text = "its scales are far apart, and its tensors broadcast"
-        raise UnsupportedError(f'{text}: use arithmetic="reference"')
+    """The sum by LiteRT's built-in kernel."""
     first, second = call.info(0).scale, call.info(1).scale
     by = sum_factors("fixed_point_double", first, second, call.output.scale)
-    last = requantize.clamp(sum_by_factors("fixed_point_double", x, y, by), call)
+    last = sum_by_factors("fixed_point_double", x, y, by)
     once = sum_by_factors("fixed_point_double", x, y, by, scale=fixed_point.scale_once)
-    narrow = (once + call.output.zero_point).astype(jnp.int16)  # wraps
-    wrapped = jnp.clip(narrow, *call.limits()).astype(last.dtype)
-    size = 16 if x.size == y.size and last.dtype == jnp.int8 else 8
-    places = jnp.arange(count).reshape(last.shape)
-    return jnp.where(places < count - count % size, wrapped, last)
+    return _by_vectors(call, (x, y), once, last, (8, 8))
+
+
+def _by_vectors(
+    call: Call, operands: tuple[Array, Array], whole: Array, last: Array, of_one: tuple[int, int]
+) -> Array:
+    """Rounded elements of LiteRT's built-in kernels: whole vectors wrap at 16 bits.
+
+    Vectors have 16 int8 or 8 uint8; beside a single value, `of_one` of them, 0 if not known.
+    """
+    first, second = (x.size for x in operands)
+    is_unsigned, count = call.output.dtype == np.uint8, max(first, second)
+    size = ((16, 8) if first == second else of_one)[is_unsigned]
+    if (operands[0].shape != operands[1].shape and min(first, second) != 1) or size == 0:
+        text = "its scales are far apart, and its tensors broadcast"
+        raise UnsupportedError(f'{text}: use arithmetic="reference"')
+    rest = requantize.clamp(last, call)
+    narrow = (whole + call.output.zero_point).astype(jnp.int16)
+    wrapped = jnp.clip(narrow, *call.limits()).astype(rest.dtype)
+    places = jnp.arange(count).reshape(rest.shape)
+    return jnp.where(places < count - count % size, wrapped, rest)
 
 
 def _exact(call: Call, function: Callable[..., Array], a: Array, b: Array) -> Array:
@@ -89,9 +101,14 @@ def multiply(call: Call, a: Array, b: Array) -> Array:
         return _exact(call, dmlax.element_wise_quantized_linear_multiply, a, b)
     total = less_zero(a, first) * less_zero(b, second)
     factor = first.scale * second.scale / output.scale
-    if call.resolver == "xnnpack" and output.dtype.itemsize == 1:
+    is_delegated = call.resolver == "xnnpack" and output.dtype.itemsize == 1
+    if is_delegated and 2.0**-16 <= factor < 2.0**8:
         return requantize.clamp(requantize.scale_float32(total, factor), call)
-    return requantize.clamp(fixed_point.scale_half_away(total, Multiplier.of(float(factor))), call)
+    rounded = fixed_point.scale_half_away(total, Multiplier.of(float(factor)))
+    if is_delegated:
+        narrow = jnp.clip(rounded, -(2**15), 2**15 - 1)
+        return _by_vectors(call, (a, b), narrow, rounded, (16, 0))
+    return requantize.clamp(rounded, call)
 
 
 @operator(
