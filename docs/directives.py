@@ -28,25 +28,28 @@ _VECTORS = _ROOT / "conformance" / "vectors"
 
 
 class Vectors(SphinxDirective):
-    """The vector files of an operator and the rules they test, or a line for every operator."""
+    """What the vectors of an operator test, or a line for every operator."""
 
     optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """One table."""
-        return self.parse_text_to_nodes(self._files() if self.arguments else self._operators())
+        return self.parse_text_to_nodes(self._clauses() if self.arguments else self._operators())
 
-    def _files(self) -> str:
-        rows = [
-            (f"`{name}`", len(file["vectors"]), " ".join(file["clauses"].values()))
-            for name, file in self._read(self.arguments[0]).items()
-        ]
-        return _table(("file", "vectors", "what they test"), rows)
+    def _clauses(self) -> str:
+        texts: dict[str, str] = {}
+        count: Counter[str] = Counter()
+        for file in self._read(self.arguments[0]):
+            texts |= file["clauses"]
+            for vector in file["vectors"]:
+                count.update(vector["clause"])
+        rows = [(texts[clause], number) for clause, number in count.most_common()]
+        return _table(("what they test", "vectors"), rows)
 
     def _operators(self) -> str:
         rows = []
         for operator in sorted(folder.name for folder in _VECTORS.iterdir()):
-            files = self._read(operator).values()
+            files = self._read(operator)
             vectors = [vector for file in files for vector in file["vectors"]]
             invalid = sum("error" in vector["expect"] for vector in vectors)
             name = f"[`{operator}`](operators/{operator}.md)"
@@ -54,11 +57,13 @@ class Vectors(SphinxDirective):
         rows.append(("all", *map(sum, zip(*(row[1:] for row in rows), strict=True))))
         return _table(("operator", "files", "vectors", "invalid"), rows)
 
-    def _read(self, operator: str) -> dict[str, Any]:
-        files = sorted((_VECTORS / operator).glob("*.json"))
+    def _read(self, operator: str) -> list[Any]:
+        files = sorted((_VECTORS / operator).glob("*/*.json"))
+        if not files:
+            raise self.error(f"{operator} has no golden vectors")
         for file in files:
             self.env.note_dependency(file)
-        return {file.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
 class Operators(SphinxDirective):
@@ -184,7 +189,7 @@ class Rules(SphinxDirective):
     def _breaking(self) -> Counter[str]:
         """The number of invalid vectors that name each rule."""
         count: Counter[str] = Counter()
-        for file in sorted(_VECTORS.glob("*/*.json")):
+        for file in sorted(_VECTORS.glob("*/*/*.json")):
             self.env.note_dependency(file)
             for vector in json.loads(file.read_text(encoding="utf-8"))["vectors"]:
                 if "error" in vector["expect"]:
