@@ -11,7 +11,7 @@ import dmlax
 from dmlax import SpecError
 from dmlax._core.fixed_point import REQUANTIZATIONS
 from support import NATIVE, assert_same
-from support.fixed_point import requantize, requantize_sum, wrap
+from support.fixed_point import requantize, requantize_mean, requantize_sum, wrap
 
 RNG = np.random.default_rng(0)
 IMPLEMENTATIONS = [*NATIVE, "xla", "reference"]
@@ -128,6 +128,31 @@ def test_a_product_of_two_tensors_has_one_mode():
         multiply(requantization="fixed_point_single")
     explained = dmlax.explain(functools.partial(multiply, requantization="fixed_point_double"))
     assert "not native_cpu: its kernel lacks requantization fixed_point_double" in str(explained)
+
+
+@pytest.mark.parametrize("implementation", ["xla", "reference", "auto"])
+@pytest.mark.parametrize("pixels", [1, 7, 49, 64, 300])
+def test_means_of_images(pixels, implementation):
+    x = RNG.integers(-128, 128, (2, 60, pixels)).astype(np.int8)
+    x[0, ::4] = RNG.integers(-128, 128, (15, 1))  # ties
+    scales = (2.0 ** RNG.uniform(-7, 2, 60)).astype(np.float32), np.float32(0.25)
+    scales[0][::4], scales[0][1] = 0.125, 2.0**-34
+    sums = (x.astype(np.int64) + 2).sum(-1).tolist()
+    pairs = [(scale, 0.25) for scale in scales[0]]
+    rounded = [
+        [requantize_mean(x, pixels, pair) for x, pair in zip(row, pairs, strict=True)]
+        for row in sums
+    ]
+    expected = np.clip(np.array(rounded) - 9, -128, 127).astype(np.int8)[..., None]
+    function = functools.partial(
+        dmlax.quantized_linear_global_average_pooling,
+        input_zero_point=np.int8(-2),
+        output_zero_point=np.int8(-9),
+        requantization="fixed_point_double",
+        implementation=implementation,
+    )
+    call = jax.jit(lambda x, a, b: function(x, input_scale=a, output_scale=b))
+    assert_same(call(x, *scales), expected)
 
 
 def test_the_modes_differ_in_the_drawn_numbers():

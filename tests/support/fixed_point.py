@@ -50,6 +50,14 @@ def float64(x, real):
     return int(math.copysign(math.floor(exact + fractions.Fraction(1, 2)), x * real))
 
 
+def requantize_mean(x, count, scales):
+    """The mean of a sum of integers, by a multiplier that is divided by the count."""
+    value, exponent = multiplier(float(scales[0]) / float(scales[1]))
+    shift = min(count.bit_length() - 1, 31 + exponent)
+    value, exponent = (value << shift) // count, exponent - shift
+    return half_away(high(x, value, exponent), max(-exponent, 0))
+
+
 def requantize_sum(x, y, scales, mode):
     """The sum of two integers of float32 scales in the output's scale."""
     a, b, output = (float(scale) for scale in scales)

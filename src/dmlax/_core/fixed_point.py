@@ -55,6 +55,29 @@ class Multiplier(NamedTuple):
         value = jnp.where(negative, -value, value)
         return cls(*_bounded(jnp, value, exponent + bits + is_one.astype(jnp.int32)))
 
+    def divided(self, count: Any) -> "Multiplier":
+        """The multipliers over a count of 1 to 2**30, cut to integers, as LiteRT's mean does."""
+        if isinstance(count, int):
+            shift = np.minimum(count.bit_length() - 1, 31 + self.exponent)
+            cut = np.sign(self.value) * ((np.abs(self.value.astype(np.int64)) << shift) // count)
+            return Multiplier(cut.astype(np.int32), (self.exponent - shift).astype(np.int32))
+        value = float_bits.bitcast(jnp.abs(self.value), jnp.uint32)
+        shift = jnp.minimum(31 - lax.clz(count), 31 + self.exponent)
+        left, divisor = shift.astype(jnp.uint32), count.astype(jnp.uint32)
+        high, low = (value >> 1) >> (31 - left), value << left
+
+        def step(i: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+            place = 63 - i
+            word = jnp.where(place < 32, low, high) >> (place & 31).astype(jnp.uint32)
+            rest = 2 * state[0] + (word & 1)
+            digit = (rest >= divisor).astype(jnp.uint32)
+            return rest - digit * divisor, (state[1] << 1) | digit
+
+        zero = (low ^ low) + (divisor ^ divisor)
+        _, quotient = lax.fori_loop(0, 64, step, (zero, zero))
+        cut = float_bits.bitcast(quotient, jnp.int32)
+        return Multiplier(jnp.where(self.value < 0, -cut, cut), self.exponent - shift)
+
     @property
     def left(self) -> Any:
         """The shift of the factor's integer before the product."""

@@ -14,6 +14,7 @@ from dmlax._operators.pooling.plan import (
     AVERAGE_RULES,
     GLOBAL_RULES,
     MAX_RULES,
+    MeanRequantization,
     Pooling,
     axis_names,
     local_plan,
@@ -150,6 +151,7 @@ def quantized_linear_global_average_pooling(
     output_dtype: DTypeLike | None = None,
     dimension_numbers: object = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: MeanRequantization | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Averages every channel of a quantized image and quantizes the result, correctly rounded.
@@ -167,6 +169,11 @@ def quantized_linear_global_average_pooling(
         of which the filter's is not read; default channels first.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's QLinearGlobalAveragePool:
         `rint(float32(S) * (input_scale / (output_scale * n)))`, S the integer sum.
+      requantization: "fixed_point_double" for the formula of LiteRT's reference mean instead: with
+        `q * 2**e / 2**31` the 31-bit multiplier of `input_scale / output_scale`, n the elements
+        and k the least of `floor(log2(n))` and `31 + e`, the sum of differences times the integer
+        `floor(q * 2**k / n)` and `2**(e - k) / 2**31`, rounded half up, then its right shift half
+        away from zero.
       implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
@@ -176,8 +183,8 @@ def quantized_linear_global_average_pooling(
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
-        field), `option` (dimension_numbers, arithmetic), `value` (a Python or NumPy scale that is
-        0, NaN or infinite; a Python or NumPy zero point out of range).
+        field), `option` (dimension_numbers, arithmetic, requantization), `value` (a Python or
+        NumPy scale that is 0, NaN or infinite; a Python or NumPy zero point out of range).
       UnsupportedError: an image has more than 8,421,504 elements in a channel, or the named
         implementation does not exist.
 
@@ -206,6 +213,7 @@ def quantized_linear_global_average_pooling(
             output_dtype=output_dtype,
             dimension_numbers=dimension_numbers,
             arithmetic=arithmetic,
+            requantization=requantization,
         ),
         implementation,
     )

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import lt
-from typing import Any, Generic, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from dmlax._core.arguments import (
 from dmlax._core.axis_names import AxisNames, along, placed
 from dmlax._core.partitions import partition_by_names
 from dmlax._core.plans import BasePlan
-from dmlax._core.requantize import ARITHMETICS, Arithmetic
+from dmlax._core.requantize import Arithmetic, check_modes
 from dmlax.errors import UnsupportedError
 
 Kind = Literal["average", "global_average", "max"]
@@ -81,6 +81,9 @@ class Layouts(NamedTuple):
     output: tuple[int, ...]
 
 
+MeanRequantization = Literal["fixed_point_double"]
+
+
 class Options(NamedTuple):
     """The static options of every pooling, canonical."""
 
@@ -90,6 +93,7 @@ class Options(NamedTuple):
     include_padding: bool
     arithmetic: Arithmetic
     output_dtype: np.dtype
+    requantization: MeanRequantization | None = None
 
 
 @dataclass(frozen=True)
@@ -279,6 +283,7 @@ def plan(
     output_dtype: DTypeLike | None = None,
     dimension_numbers: object = None,
     arithmetic: Arithmetic = "exact",
+    requantization: MeanRequantization | None = None,
     **parameters: ArrayLike | None,
 ) -> tuple[PoolingPlan, Operands]:
     """Plans a call, and returns its operands; the parameters are scales and zero points."""
@@ -297,14 +302,15 @@ def plan(
     operands: Operands = Pooling(array)
     dtype = np.dtype(array.dtype)
     if kind != "max":
-        rules.expect_choice("arithmetic", arithmetic, ARITHMETICS)
+        check_modes(rules, arithmetic, requantization, get_args(MeanRequantization))
         arguments: Pooling[Any, Any] = Pooling(array, **parameters)
         dtype = rules.choose_output_dtype(
             output_dtype, "OutputZeroPointTensor", arguments.output_zero_point, dtype
         )
         dtypes = parameter_dtypes(array.dtype, dtype)
         operands = Pooling(array, **rules.to_parameters(arguments, dtypes))
-    options = Options(kind, windows, layouts, include_padding, arithmetic, dtype)
+    modes = arithmetic, dtype, requantization
+    options = Options(kind, windows, layouts, include_padding, *modes)
     return pooling_plan(rules, Pooling(*avals_of(operands)), options), operands
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmlax._core import float_bits, requantize
+from dmlax._core.fixed_point import Multiplier, scale_half_away
 from dmlax._core.windows import dilated_size, replace_axes
 from dmlax._operators.pooling.plan import Operands, PoolingPlan
 
@@ -50,6 +51,13 @@ def average_float32(plan: PoolingPlan, operands: Operands) -> Array:
 
 def quantize_average(plan: PoolingPlan, operands: Operands, total: Array) -> Array:
     """Divides integer sums by their counts, and quantizes."""
+    if plan.options.requantization is not None:
+        scales = plan.spread(operands.input_scale), plan.spread(operands.output_scale)
+        by = Multiplier.of_quotient(scales[0], jnp.float32(1), scales[1])
+        counts = jnp.maximum(window_counts(plan), 1)
+        rounded = jnp.clip(scale_half_away(total, by.divided(counts)), -512, 512)
+        zero_point = plan.spread(operands.output_zero_point)
+        return to_output(plan, requantize.saturate(rounded, zero_point, plan.output.dtype))
     result = requantize.quantize_average(
         total,
         window_counts(plan),

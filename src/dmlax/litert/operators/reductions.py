@@ -52,10 +52,7 @@ def mean(name: str, call: Call, x: Array, axes: Known) -> Array:
         return jnp.clip(rounded, *call.limits()).astype(output.dtype)
     if name == "SUM":
         raise UnsupportedError("LiteRT's reference kernel of quantized sums wraps")
-    by = Multiplier.of(source.real / output.real)
-    shift = min(int(math.log2(count)) if count else 0, 31 + int(by.exponent))
-    cut, exponent = (int(by.value) << shift) // max(count, 1), int(by.exponent) - shift
-    by = Multiplier(np.array(cut, np.int32), np.array(exponent, np.int32))
+    by = Multiplier.of(source.real / output.real).divided(max(count, 1))
     return requantize.clamp(fixed_point.scale_half_away(sums, by), call)
 
 

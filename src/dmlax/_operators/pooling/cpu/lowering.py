@@ -18,6 +18,8 @@ def why_not(plan: PoolingPlan, platform: str) -> str | None:
     """Refuses images of symbolic sizes."""
     if platform == "cpu" and not is_static(plan.output_sizes):
         return f"it needs static images, and InputTensor is {plan.input}"
+    if plan.options.requantization is not None:
+        return f"its kernel lacks requantization {plan.options.requantization}"
     return library.why_not(platform)
 
 
