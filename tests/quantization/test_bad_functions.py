@@ -34,8 +34,10 @@ def nested(w, x):
     return lax.scan(step, x, w)[0]
 
 
-def dilated(w, x):
-    return lax.conv_general_dilated(x[:, None], w[:, :1, :3], (1,), [(0, 0)], lhs_dilation=(2,))
+def grouped(w, x):
+    return lax.conv_general_dilated(
+        jnp.concatenate([x[:, None]] * 3), w[:, :1, :3], (1,), [(0, 0)], batch_group_count=3
+    )
 
 
 def cropped(w, x):
@@ -49,7 +51,7 @@ def cropped(w, x):
         (looped, "while", "no operator is a while of layers"),
         (chosen, "cond", "no operator is a cond of layers"),
         (nested, "scan", "no operator is a scan of layers"),
-        (dilated, "conv_general_dilated", "no operator dilates the input"),
+        (grouped, "conv_general_dilated", "no operator groups the batch"),
         (cropped, "conv_general_dilated", "no operator has this rank or negative padding"),
     ],
 )
@@ -118,7 +120,7 @@ def test_a_rule_of_an_unsupported_layer_says_what_it_is():
         quantize(lambda p, x: scanned(p["w"], x), {"w": W}, [X], rules=[Rule("w")])
 
 
-@pytest.mark.parametrize("function", [dilated, scanned])
+@pytest.mark.parametrize("function", [grouped, scanned])
 def test_a_rule_leaves_a_layer_that_no_operator_has_in_float(function):
     options = {"rules": [Rule("w", to_float=True)], "on_unsupported": "error"}
     quantized = quantize(lambda p, x: function(p["w"], x), {"w": W}, [X], **options)

@@ -321,6 +321,40 @@ def test_a_sum_of_sums_that_a_layer_reads_runs_in_integers():
     assert {x.runs for x in lines} == {"int8"}
 
 
+PADS = [(2, 1), (0, 1)]  # of the image with zeros
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("strides", [(2, 2), (1, 3)])
+def test_a_transposed_convolution_is_one_of_an_input_with_zeros_between(strides, dtype):
+    draw = np.random.default_rng(6)
+    x, w = (jnp.float32(draw.normal(size=shape)) for shape in ((2, 4, 3, 5), (3, 2, 5, 6)))
+    layouts = ("NHWC", "HWIO", "NHWC")
+
+    def function(w, x):
+        return lax.conv_transpose(x, w, strides, PADS, dimension_numbers=layouts)
+
+    quantized = quantize(function, w, [x], rules=[Rule(dtype=dtype)])
+    assert [y.runs for y in quantized.report.lines] == [np.dtype(dtype).name]
+    of_x, of_y = (quantized.scales[n] for n in sorted(quantized.scales))
+    weights = calibration.quantize_weights(w, axis=None)
+    spread = [(0, 0, 0), *((0, 0, n - 1) for n in strides), (0, 0, 0)]
+    zeros = lax.pad(dmlax.element_wise_quantize_linear(x, *of_x), of_x.zero_point, spread)
+    expected = dmlax.quantized_linear_convolution(
+        zeros,
+        weights.values,
+        None,
+        **KEYWORDS(input=of_x, filter=weights, output=of_y),
+        padding=PADS,
+        dimension_numbers=layouts,
+    )
+    expected = dmlax.element_wise_dequantize_linear(expected, *of_y)
+    assert np.array_equal(quantized(x), expected)
+    assert np.array_equal(jax.jit(quantized.training())(w, x), expected)
+    noise = jnp.abs(quantized(x) - function(w, x))
+    assert noise.max() < 4 * of_y.scale
+
+
 def test_the_plot_has_a_bar_for_each_line(tmp_path):
     rules = [Rule("last/*", to_float=True)]
     report = quantize(dense, dense_params(), [X], rules=rules).report

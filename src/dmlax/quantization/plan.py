@@ -43,6 +43,7 @@ class Step:
       why: the reason of a float step.
       is_integer: if it runs in integers; else the equation and the absorbed ones run in float.
       absorbed: the equations that follow and are part of the step; all those of a lookup.
+      spread: the factors by which zeros spread the input of a transposed convolution, by axis.
       name: the path of the weights, or else the line of the code.
       fused: of a sum, the convolution or product whose result nothing else reads: one operator.
     """
@@ -58,6 +59,7 @@ class Step:
     is_integer: bool = False
     absorbed: list[Equation] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    spread: dict[int, int] = field(default_factory=dict)
     name: str = ""
     fused: "Step | None" = None
 
@@ -153,12 +155,14 @@ class Planner:
         params, (x, w) = step.equation.params, step.equation.operands
         if w not in self.program.constants or x in self.program.constants:
             step.why = "its filter depends on the inputs"
-        elif params["batch_group_count"] != 1 or any(n != 1 for n in params["lhs_dilation"]):
-            step.why = "no operator dilates the input or groups the batch"
+        elif params["batch_group_count"] != 1:
+            step.why = "no operator groups the batch"
         elif len(self.program.shapes[w]) not in (3, 4) or min(np.ravel(params["padding"])) < 0:
             step.why = "no operator has this rank or negative padding"
         else:
             step.kind, step.weights = "convolution", w
+            spatial = params["dimension_numbers"].lhs_spec[2:]
+            step.spread = dict(zip(spatial, params["lhs_dilation"], strict=True))
             step.options = {
                 "strides": tuple(params["window_strides"]),
                 "dilations": tuple(params["rhs_dilation"]),

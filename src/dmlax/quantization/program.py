@@ -69,8 +69,13 @@ class Program:
         self.constants[number], self.paths[number] = value, paths
         return number
 
-    def inline(self, closed: Any, operands: Sequence[int]) -> list[int]:
-        """Adds the equations of a program, and returns the numbers of its results."""
+    def inline(
+        self, closed: Any, operands: Sequence[int], line: str = "an unknown line"
+    ) -> list[int]:
+        """Adds the equations of a program, and returns the numbers of its results.
+
+        `line` is that of its call: JAX keeps the program of a jitted function, without lines.
+        """
         jaxpr = closed.jaxpr
         env = dict(zip(jaxpr.invars, operands, strict=True))
         env |= {
@@ -86,15 +91,15 @@ class Program:
 
         for equation in jaxpr.eqns:
             inputs = tuple(map(read, equation.invars))
-            called = compat.called(equation)
+            called, here = compat.called(equation), compat.user_position(equation) or line
             if called is not None:
-                results: Sequence[int] = self.inline(called, inputs)
+                results: Sequence[int] = self.inline(called, inputs, here)
             else:
-                results = self._add(equation, inputs)
+                results = self._add(equation, inputs, here)
             env |= zip(equation.outvars, results, strict=True)
         return list(map(read, jaxpr.outvars))
 
-    def _add(self, equation: Any, inputs: tuple[int, ...]) -> Sequence[int]:
+    def _add(self, equation: Any, inputs: tuple[int, ...], line: str) -> Sequence[int]:
         bind, name = equation.primitive.bind, equation.primitive.name
         if not equation.effects and all(x in self.constants for x in inputs):
             values = bind(*(self.constants[x] for x in inputs), **equation.params)
@@ -104,7 +109,6 @@ class Program:
             self.preamble.append(Equation(name, inputs, results, dict(equation.params), bind, ""))
             return results
         results = tuple(self.new(var.aval) for var in equation.outvars)
-        line = compat.user_position(equation) or "an unknown line"
         self.equations.append(Equation(name, inputs, results, dict(equation.params), bind, line))
         return results
 

@@ -173,8 +173,9 @@ def _checked(name: str, tree: Any, wanted: Any, place: str = "") -> list[Any]:
     origin = "as the first" if place else "as quantized"
     text = f"are of the structure {structure}, expected {wanted[0]}, {origin}"
     RULES.expect(structure == wanted[0], "sizes", name, text)
+    remedy = ": quantize with batches of that size, or map by jax.vmap" if name == "inputs" else ""
     for path, kind in kinds.items():
-        text = f"have {kind} at {place + path!r}, expected {wanted[1][path]}, {origin}"
+        text = f"have {kind} at {place + path!r}, expected {wanted[1][path]}, {origin}{remedy}"
         RULES.expect(kind == wanted[1][path], "sizes", name, text)
     return jax.tree.leaves(tree)
 
@@ -305,6 +306,7 @@ class _Values:
             addend_first = sum.operands[1] == step.result
             addend = sum.operands[not addend_first]
         if step.kind == "convolution":
+            operands[0] = _spread(operands[0], step.spread, self.zero(scales[0]))
             named = self._keywords(input=scales[0], filter=scales[1], output=output) | step.options
             if sum is None:
                 return self.operator(quantized_linear_convolution)(*operands, **named)
@@ -398,6 +400,18 @@ def _rounded(weights: Array, integers: QuantizedWeights, bits: int) -> Array:
         scale, zero_point = scale.reshape(shape), zero_point.reshape(shape)
     is_nan = jnp.isnan(weights)
     return rounding.dequantize((*limits,), weights, integers.values, scale, zero_point, is_nan)
+
+
+def _spread(x: Array, factors: Mapping[int, int], zero: Array) -> Array:
+    """Puts zeros between the pixels of an image, in operators that ONNX has, too."""
+    if all(n == 1 for n in factors.values()):
+        return x
+    pairs = [(size, factors.get(i, 1)) for i, size in enumerate(x.shape)]
+    pads = [(0, end, 0) for _, factor in pairs for end in (0, factor - 1)]
+    columns = x.reshape([n for size, _ in pairs for n in (size, 1)])
+    wide = lax.pad(columns, zero.astype(x.dtype), pads)
+    full = wide.reshape([size * factor for size, factor in pairs])
+    return full[tuple(slice((size - 1) * factor + 1) for size, factor in pairs)]
 
 
 def _rows(x: Array, sums: Sequence[int], batch: Sequence[int]) -> Array:
