@@ -37,6 +37,7 @@ _PAGES = {  # other projects' types; None: a union whose members the parameter's
     "Quantization": None,
     "Requantization": None,
     "SumRequantization": None,
+    "MeanRequantization": None,
     "QuantizedWeights": None,
     "ErrorReport": None,
     "Self": None,

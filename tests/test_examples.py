@@ -17,7 +17,9 @@ ROOT = Path(__file__).parent.parent
 PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
 
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
-PAGES += [f"docs/{name}.md" for name in ("choosing_size", "exactness", "saving", "x64")]
+PAGES += [
+    f"docs/{name}.md" for name in ("choosing_size", "exactness", "requantization", "saving", "x64")
+]
 PAGES += [f"docs/{name}.md" for name in ("onnx", "onnx_files")]
 PAGES += [f"docs/{name}.md" for name in ("calibration", "quantization", "quantize", "training")]
 PAGES += [f"docs/migrating_from_{origin}.md" for origin in ("onnx", "directml")]
