@@ -317,6 +317,8 @@ def test_detectors_that_are_no_detectors_are_refused():
         (detector(num_classes=1), "no 1 classes are there"),
         (detector(max_detections=0), "a count of its options is not positive"),
         (detector(h_scale=0.0), "a scale of its options is not positive"),
+        (detector(max_detections=np.nan), "options have no finite numbers"),
+        (detector(max_detections=1 << 30), "it has 1073741824 detections of 1 classes, at most"),
     ]:
         with pytest.raises(ModelError, match=text):
             dmlax.litert.load(data)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 
-def multiplier(real):
+def multiplier(real: float) -> tuple[int, int]:
     """The integer of 31 bits and the exponent of a float64."""
     mantissa, exponent = math.frexp(real)
     value = math.floor(fractions.Fraction(abs(mantissa)) * 2**31 + fractions.Fraction(1, 2))
@@ -18,39 +18,39 @@ def multiplier(real):
     return int(math.copysign(value, real)), exponent
 
 
-def wrap(x):
+def wrap(x: int) -> int:
     """An int32, modulo 2**32."""
     return (x + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def high(x, value, exponent):
+def high(x: int, value: int, exponent: int) -> int:
     """The product's high word, before the shift to the right."""
     return wrap((wrap(x << max(exponent, 0)) * value + (1 << 30)) >> 31)
 
 
-def half_away(x, count):
+def half_away(x: int, count: int) -> int:
     """x / 2**count, halves away from zero."""
     rounded = (abs(x) + (1 << count >> 1)) >> count
     return rounded if x >= 0 else -rounded
 
 
-def half_up(x, count):
+def half_up(x: int, count: int) -> int:
     """x / 2**count, halves up."""
     return (x + (1 << count >> 1)) >> count
 
 
-def once(x, value, exponent):
+def once(x: int, value: int, exponent: int) -> int:
     """The exact product, halves up."""
     return wrap((x * value + (1 << (30 - exponent))) >> (31 - exponent))
 
 
-def float64(x, real):
+def float64(x: int, real: float) -> int:
     """The float64 product, halves away from zero."""
     exact = fractions.Fraction(abs(x * real))
     return int(math.copysign(math.floor(exact + fractions.Fraction(1, 2)), x * real))
 
 
-def requantize_mean(x, count, scales):
+def requantize_mean(x: int, count: int, scales: tuple[float, float]) -> int:
     """The mean of a sum of integers, by a multiplier that is divided by the count."""
     value, exponent = multiplier(float(scales[0]) / float(scales[1]))
     shift = min(count.bit_length() - 1, 31 + exponent)
@@ -58,7 +58,7 @@ def requantize_mean(x, count, scales):
     return half_away(high(x, value, exponent), max(-exponent, 0))
 
 
-def requantize_sum(x, y, scales, mode):
+def requantize_sum(x: int, y: int, scales: tuple[float, float, float], mode: str) -> int:
     """The sum of two integers of float32 scales in the output's scale."""
     a, b, output = (float(scale) for scale in scales)
     if mode == "fixed_point_single":
@@ -71,7 +71,7 @@ def requantize_sum(x, y, scales, mode):
     return requantize(sum(terms), twice / (2**20 * output), mode)
 
 
-def requantize(x, real, mode):
+def requantize(x: int, real: float, mode: str) -> int:
     """An integer times a float64, by the name of the public mode."""
     if mode == "float64":
         return float64(x, real)

@@ -313,6 +313,7 @@ class _Reader:
         if op in CUSTOM_OPTIONS:
             place = f"{table.place}: options"
             numbers = read_map(bytes(table.bytes(5, "options")), place)
+            expect(all(map(math.isfinite, numbers.values())), f"{place} have no finite numbers")
             attributes = {
                 each.name: each.type(numbers.get(each.name, each.default))
                 for each in CUSTOM_OPTIONS[op]

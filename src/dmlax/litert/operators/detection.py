@@ -21,6 +21,7 @@ from dmlax.litert.operators.table import Call, expect_rank, operator
 from dmlax.onnx.errors import ModelError
 
 _ZERO = np.float32(0)
+_MOST_ROWS = 1 << 20  # of the outputs
 
 
 @operator("TFLite_Detection_PostProcess")
@@ -42,6 +43,8 @@ def detections(
     background = predictions.shape[-1] - classes
     most, each = call.max_detections, call.max_classes_per_detection
     counts = count, classes, most, each, call.detections_per_class
+    if most * each > _MOST_ROWS:
+        raise ModelError(f"it has {most} detections of {each} classes, at most {_MOST_ROWS} rows")
     if min(counts) < 1 or background not in (0, 1):
         raise ModelError(
             f"a count of its options is not positive, or no {classes} classes are there"
