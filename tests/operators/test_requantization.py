@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import dmlax
 from dmlax import SpecError
@@ -153,6 +154,38 @@ def test_means_of_images(pixels, implementation):
     )
     call = jax.jit(lambda x, a, b: function(x, input_scale=a, output_scale=b))
     assert_same(call(x, *scales), expected)
+
+
+IMAGES = RNG.integers(-128, 128, (4, 8, 5, 5)).astype(np.int8)
+KERNEL = RNG.integers(-128, 128, (16, 8, 3, 3)).astype(np.int8)
+IN = {"input_scale": np.float32(0.03), "output_scale": np.float32(0.02)}
+PAIR = {"a_scale": np.float32(0.03), "b_scale": np.float32(0.07), "output_scale": np.float32(0.05)}
+SPLIT = {
+    "convolution": (
+        dmlax.quantized_linear_convolution,
+        (IMAGES, KERNEL),
+        IN | {"filter_scale": 0.01},
+    ),
+    "product": (
+        *(dmlax.quantized_linear_matrix_multiply, (IMAGES[..., 0], IMAGES[0, 0])),
+        {"a_scale": 0.03, "b_scale": SCALES[:5], "output_scale": 0.02},
+    ),
+    "sum": (dmlax.element_wise_quantized_linear_add, (IMAGES, IMAGES[::-1]), PAIR),
+    "mean": (dmlax.quantized_linear_global_average_pooling, (IMAGES,), IN),
+}
+
+
+@pytest.mark.parametrize("axes", ["Auto", "Explicit"])
+@pytest.mark.parametrize("name", SPLIT)
+def test_devices_share_a_batch(name, axes):
+    function, operands, scales = SPLIT[name]
+    mode = {"requantization": "fixed_point_double"}
+    call = jax.jit(lambda x: function(x, *operands[1:], **scales, **mode))
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType[axes],))
+    split = NamedSharding(mesh, PartitionSpec("d"))
+    y = call(jax.device_put(operands[0], split))
+    assert y.sharding.spec[0] == "d"
+    assert_same(y, np.asarray(call(operands[0])))
 
 
 def test_the_modes_differ_in_the_drawn_numbers():
