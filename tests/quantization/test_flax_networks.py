@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import pytest
 
-from dmlax.quantization import quantize
+import dmlax.onnx
+from dmlax.quantization import Rule, quantize
 from support import flax_networks
 
 SMALL = {
@@ -24,3 +26,18 @@ def test_a_network_of_flax_runs_in_integers(name):
     assert quantized.report.integer_share == 1
     expected, actual = function(params, x), jax.jit(quantized)(x)
     assert 10 * jnp.log10((expected**2).sum() / ((expected - actual) ** 2).sum()) > 25
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_unet_runs_in_integers_with_the_bits_of_onnx_runtime():
+    function, params = flax_networks.unet(8)
+    x = jnp.float32(np.random.default_rng(0).normal(size=(2, 16, 16, 3)))
+    options = {"rules": [Rule(per_channel=True, dtype="uint8", bits=7)], "arithmetic": "float32"}
+    quantized = quantize(function, params, [x], **options)
+    assert {x.runs for x in quantized.report.lines} == {"uint8"}
+    assert "unknown" not in str(quantized.report)
+    expected, actual = function(params, x), np.asarray(jax.jit(quantized)(x))
+    assert 10 * jnp.log10((expected**2).sum() / ((expected - actual) ** 2).sum()) > 15
+    file = dmlax.onnx.from_jax(quantized, x, input_names=["x"])
+    session = onnxruntime.InferenceSession(file.SerializeToString())
+    assert np.array_equal(session.run(None, {"x": np.asarray(x)})[0], actual)

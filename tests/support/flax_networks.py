@@ -1,4 +1,4 @@
-"""ResNet-50, MobileNetV2 and ViT written in Flax, in any size, with random weights."""
+"""ResNet-50, MobileNetV2, ViT and a U-Net written in Flax, in any size, with random weights."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -145,3 +145,42 @@ def vit(
     """ViT-B/16 in Linen."""
     model = _ViT(depth, width, heads, patch, classes)
     return Model(model.apply, jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, size, size, 3))))
+
+
+class _Separable(nnx.Module):
+    """A depthwise and a pointwise convolution, squeezed and excited."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, rngs: nnx.Rngs):
+        depthwise = {"strides": stride, "feature_group_count": inputs, "act": nnx.hard_swish}
+        self.depthwise = _Block(inputs, inputs, 3, rngs, **depthwise)
+        self.pointwise = _Block(inputs, outputs, 1, rngs, act=nnx.hard_swish)
+        self.squeeze = nnx.Linear(outputs, outputs // 4, rngs=rngs)
+        self.excite = nnx.Linear(outputs // 4, outputs, rngs=rngs)
+
+    def __call__(self, x: Array) -> Array:
+        x = self.pointwise(self.depthwise(x))
+        gate = self.excite(nnx.relu(self.squeeze(x.mean((1, 2)))))
+        return x * nnx.sigmoid(gate)[:, None, None]
+
+
+class _UNet(nnx.Module):
+    def __init__(self, width: int, rngs: nnx.Rngs):
+        sizes = ((3, width, 1), (width, 2 * width, 2), (2 * width, 4 * width, 2))
+        self.down = nnx.List([_Separable(*each, rngs) for each in sizes])
+        self.up = nnx.ConvTranspose(4 * width, 2 * width, (2, 2), strides=2, rngs=rngs)
+        sizes = ((4 * width, 2 * width, 1), (3 * width, width, 1))
+        self.joined = nnx.List([_Separable(*each, rngs) for each in sizes])
+        self.classes = nnx.Conv(width, 5, (1, 1), rngs=rngs)
+
+    def __call__(self, x: Array) -> Array:
+        first = self.down[0](x)
+        second = self.down[1](first)
+        x = self.up(self.down[2](second))
+        x = self.joined[0](jnp.concatenate([x, second], -1))
+        x = jax.image.resize(x, (*first.shape[:3], x.shape[3]), "nearest")
+        return self.classes(self.joined[1](jnp.concatenate([x, first], -1)))
+
+
+def unet(width: int = 16) -> Model:
+    """A U-Net in NNX: squeeze and excitation, concatenations, both ways to upsample."""
+    return _split(_UNet(width, nnx.Rngs(0)))
