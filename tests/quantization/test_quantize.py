@@ -355,6 +355,38 @@ def test_a_transposed_convolution_is_one_of_an_input_with_zeros_between(strides,
     assert noise.max() < 4 * of_y.scale
 
 
+def grouped(w, x):
+    layouts = ("NHWC", "OIHW", "NHWC")
+    return lax.conv_general_dilated(
+        x, w, (1, 1), "VALID", dimension_numbers=layouts, feature_group_count=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (grouped, (6, 2, 2, 3)),
+        (lambda w, x: jnp.einsum("nhwk,ok->nhwo", x, w), (6, 4)),
+        (lambda w, x: jnp.einsum("nhwk,ko->nhwo", x, w), (4, 6)),
+    ],
+)
+def test_bias_correction_repairs_the_mean(function, shape):
+    """Of images without differences between pixels the mean is all."""
+    w = jnp.float32(np.random.default_rng(8).normal(size=shape))
+    x = jnp.broadcast_to(jnp.float32([0, 255, 31, 100]), (2, 4, 5, 4))  # bytes, in steps of 1
+    errors = []
+    for corrects in (False, True):
+        options = {"rules": [Rule(bits=3, dtype="uint8")], "bias_correction": corrects}
+        quantized = quantize(function, w, [x], **options)
+        y = jax.jit(quantized)(x)
+        assert np.array_equal(y, jax.jit(quantized.training())(w, x))
+        assert np.array_equal(y, jax.jit(quantized.with_params(w))(x))
+        step = quantized.scales[max(quantized.scales)].scale
+        errors.append(float(jnp.abs(y - function(w, x)).max() / step))
+    assert errors[0] > 3
+    assert errors[1] < 0.51
+
+
 def test_the_plot_has_a_bar_for_each_line(tmp_path):
     rules = [Rule("last/*", to_float=True)]
     report = quantize(dense, dense_params(), [X], rules=rules).report

@@ -86,6 +86,7 @@ class Quantized:
       scales: the `Quantization` of every value of bytes.
       constants: what the steps in float read, and what does not depend on the parameters.
       tables: of the lookups, by the number of a result.
+      shifts: of the biases, float32, by the number of a layer, where `bias_correction` was asked.
       report: a line for each layer. It prints as a table.
     """
 
@@ -93,6 +94,7 @@ class Quantized:
     scales: dict[int, Quantization]
     constants: dict[int, Array]
     tables: dict[int, Array]
+    shifts: dict[int, Array]
     plan: _Plan = field(metadata={"static": True}, repr=False)
 
     @property
@@ -155,7 +157,7 @@ class Quantized:
         constants = program.constants_of(self.constants, leaves)
         return replace(
             self,
-            weights=_weights(self.plan, constants, self.scales),
+            weights=_weights(self.plan, constants, self.scales, self.shifts),
             tables=_tables(self.plan, constants, self.scales),
             constants={number: constants[number] for number in self.constants},
         )
@@ -353,6 +355,7 @@ class _Trained(_Values):
 
     def layer(self, step: Step) -> tuple[Array, Array, QuantizedWeights]:
         weights, bias = _folded(self.plan.program, step, self.all)
+        bias = _shifted(bias, self.quantized.shifts.get(step.result))
         rule = self.plan.rules[step.result]
         integers = _quantized_weights(step, rule, weights)
         return _rounded(weights, integers, rule.bits), bias, integers
@@ -528,6 +531,7 @@ def quantize(
     *,
     rules: Sequence[Rule] = (),
     arithmetic: Arithmetic = "exact",
+    bias_correction: bool = False,
     on_unsupported: Literal["float", "error"] = "float",
     progress: bool = False,
 ) -> Quantized:
@@ -545,6 +549,9 @@ def quantize(
       batches: the inputs, one array or a tuple of `inputs` each, all of the same shapes.
       rules: the first that matches a layer's weights wins; default `Rule()` for all.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels.
+      bias_correction: True adds to each bias what the rounding of the weights takes from the mean
+        of the layer's output on the first batch (Nagel et al., ICCV 2019). Tuning keeps these
+        shifts. Near padding the mean is another.
       on_unsupported: "float" leaves a layer that no operator has in float, with a line in the
         report, as a `scan` of layers; "error" raises.
       progress: True prints how many batches the calibration has seen.
@@ -619,11 +626,15 @@ def quantize(
         inputs=first,
         params=_kinds(params),
     )
+    shifts = {}
+    if bias_correction:
+        shifts = jax.jit(functools.partial(_shifts, plan))(program.constants, flat[0])
     quantized = Quantized(
-        weights=_weights(plan, program.constants, scales),
+        weights=_weights(plan, program.constants, scales, shifts),
         scales=scales,
         constants=constants,
         tables=_tables(plan, program.constants, scales),
+        shifts=shifts,
         plan=plan,
     )
     plan.report = _report(quantized, flat[0])
@@ -631,8 +642,37 @@ def quantize(
     return quantized
 
 
+def _shifted(bias: Array, shift: Array | None) -> Array:
+    return bias if shift is None else ieee.add(bias, shift)
+
+
+def _shifts(plan: _Plan, constants: Mapping[int, Any], leaves: Sequence[Any]) -> dict[int, Array]:
+    """What the rounding of the weights takes from each channel's mean, but near the padding."""
+    values, found = _floats(plan.program, constants, leaves), {}
+    for step in plan.steps:
+        if step.weights < 0 or not step.is_integer:
+            continue
+        weights, _ = _folded(plan.program, step, constants)
+        rule, x = plan.rules[step.result], values[step.operands[0]].astype(jnp.float32)
+        error = weights - _rounded(weights, _quantized_weights(step, rule, weights), rule.bits)
+        if step.kind == "convolution":
+            lhs, rhs, _ = step.options["dimension_numbers"]
+            groups, outputs = step.options["group_count"], weights.shape[rhs[0]]
+            pixels = x.mean([i for i in range(x.ndim) if i != lhs[1]]).reshape(groups, -1)
+            means = pixels / math.prod(step.spread.values())
+            taps = error.transpose(rhs).reshape(groups, outputs // groups, means.shape[1], -1)
+            found[step.result] = jnp.einsum("goit,gi->go", taps, means).reshape(-1)
+        elif not batched(step)[0]:
+            rows = _rows(x, contracted(step)[0], ())
+            found[step.result] = rows.reshape(-1, rows.shape[-1]).mean(0) @ error
+    return found
+
+
 def _weights(
-    plan: _Plan, constants: Mapping[int, Any], scales: Mapping[int, Quantization]
+    plan: _Plan,
+    constants: Mapping[int, Any],
+    scales: Mapping[int, Quantization],
+    shifts: Mapping[int, Array],
 ) -> dict[int, tuple[QuantizedWeights, Array]]:
     """The integer weights and biases of the layers in integers."""
     found: dict[int, Any] = {}
@@ -640,6 +680,7 @@ def _weights(
     for step in plan.steps:
         if step.weights >= 0 and step.is_integer:
             weights, bias = _folded(plan.program, step, constants)
+            bias = _shifted(bias, shifts.get(step.result))
             with _naming("params", f"give no scale for {step.name}"):
                 integers = _quantized_weights(step, plan.rules[step.result], weights)
             scale = scales[plan.roots[step.operands[0]]].scale
