@@ -3,11 +3,11 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import dmlax.onnx
 from dmlax.onnx import peer
-from support.onnx_files import NUMBERS
+from support import onnx_files
 from support.onnx_models import inputs_of, quantized
 from tools.zoo import networks
 
@@ -79,15 +79,8 @@ def _model(op, shape, dtype, constants, opset, has_bytes, options):
         nodes.insert(0, helper.make_node("DequantizeLinear", ["x", "s", "z"], ["f"]))
         nodes.append(helper.make_node("QuantizeLinear", ["r", "t", "z"], ["y"]))
         arrays |= {"s": np.float32(0.02), "t": np.float32(0.01), "z": np.uint8(100)}
-    number = NUMBERS["uint8" if has_bytes else dtype.name]
-    graph = helper.make_graph(
-        nodes,
-        op,
-        [helper.make_tensor_value_info("x", number, ["n", *shape[1:]])],
-        [helper.make_tensor_value_info("y" if has_bytes else "r", number, None)],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    inputs = {"x": (np.uint8 if has_bytes else dtype, ["n", *shape[1:]])}
+    return onnx_files.model(nodes, inputs, ["y" if has_bytes else "r"], arrays, opset)
 
 
 def _outputs(model, x):

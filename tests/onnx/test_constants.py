@@ -4,13 +4,14 @@ import jax
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import dmlax
 import dmlax.onnx
 from dmlax.onnx import peer
 from dmlax.onnx.__main__ import main
+from support import onnx_files
 from support.onnx_files import parse
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -178,13 +179,8 @@ def test_operators_that_are_functions():
         helper.make_node("SoftmaxCrossEntropyLoss", ["x", "t"], ["loss", "log"], reduction="sum"),
         helper.make_node("NegativeLogLikelihoodLoss", ["log", "t"], ["nll"], reduction="none"),
     ]
-    inputs = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 5]),
-        helper.make_tensor_value_info("t", TensorProto.INT64, ["n"]),
-    ]
-    outputs = [helper.make_empty_tensor_value_info(name) for name in ("loss", "nll")]
-    graph = helper.make_graph(nodes, "losses", inputs, outputs)
-    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    inputs = {"x": (np.float32, ["n", 5]), "t": (np.int64, ["n"])}
+    file = onnx_files.model(nodes, inputs, ["loss", "nll"], opset=17)
     ours = dmlax.onnx.load(file)(x, t)
     log = x - np.log(np.exp(x).sum(1, keepdims=True))
     right = -log[np.arange(4), t]
@@ -195,11 +191,10 @@ def test_operators_that_are_functions():
 def test_a_function_of_a_schema_has_its_defaults():
     gate = np.float32([[1, -2, 3]])
     node = helper.make_node("SwiGLU", ["x", "g"], ["y"])
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3]) for n in ("x", "g", "y")]
-    graph = helper.make_graph([node], "gate", infos[:2], infos[2:])
-    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 28)], ir_version=12)
-    y = dmlax.onnx.load(file)(gate, gate + 1)["y"]
-    evaluated = ReferenceEvaluator(file).run(None, {"x": gate, "g": gate + 1})[0]
+    inputs = {"x": gate, "g": gate + 1}
+    file = onnx_files.model([node], inputs, {"y": np.float32}, opset=28)
+    y = dmlax.onnx.load(file)(inputs)["y"]
+    evaluated = ReferenceEvaluator(file).run(None, inputs)[0]
     np.testing.assert_allclose(y, evaluated, rtol=1e-6)
 
 

@@ -4,11 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-from onnx import ValueInfoProto, helper, numpy_helper
+from onnx import helper
 
 import dmlax.onnx
 from dmlax.onnx import peer
 from dmlax.onnx.passes import byte_functions, byte_moves, constants, qdq
+from support import onnx_files
 from tools.differential import operators
 from tools.differential.__main__ import BAD
 from tools.differential.graphs import describe, draw
@@ -37,12 +38,10 @@ def test_every_operator_that_a_pass_moves_or_fuses_is_drawn():
 def resize(shape, roi=(), scales=(), sizes=(), **options):
     """A Resize of floats."""
     given = {"roi": np.float32(roi), "scales": np.float32(scales), "sizes": np.int64(sizes)}
-    constants = [numpy_helper.from_array(x, name) for name, x in given.items() if x.size]
-    names = ["x", *(name if x.size else "" for name, x in given.items())]
+    constants = {name: x for name, x in given.items() if x.size}
+    names = ["x", *(name if name in constants else "" for name in given)]
     node = helper.make_node("Resize", names, ["y"], **options)
-    inputs = [helper.make_tensor_value_info("x", 1, shape)]
-    graph = helper.make_graph([node], "resize", inputs, [ValueInfoProto(name="y")], constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
+    return onnx_files.model([node], {"x": (np.float32, shape)}, ["y"], constants, 19)
 
 
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import dmlax
 import dmlax.onnx
 from dmlax.onnx import peer
+from support import onnx_files
 
 FLOAT = TensorProto.FLOAT
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -21,13 +22,11 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 def proto(shape=("n", 3), dtype=FLOAT, op="Add", domain=""):
     """A model of one node: it adds 2, or computes another function of x."""
-    weights = {"Add": [numpy_helper.from_array(np.full(3, 2, np.float32), "w")]}.get(op, [])
-    node = helper.make_node(op, ["x", *(w.name for w in weights)], ["y"], domain=domain)
-    inputs = [helper.make_tensor_value_info("x", dtype, shape)]
-    outputs = [helper.make_empty_tensor_value_info("y")]
-    graph = helper.make_graph([node], "g", inputs, outputs, weights)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("mine", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    weights = {"w": np.full(3, 2, np.float32)} if op == "Add" else {}
+    node = helper.make_node(op, ["x", *weights], ["y"], domain=domain)
+    file = onnx_files.model([node], {"x": (dtype, shape)}, ["y"], weights)
+    file.opset_import.append(helper.make_opsetid("mine", 1))
+    return file
 
 
 def halve(x):
@@ -198,12 +197,8 @@ def with_defaults():
     ]
     types = {"x": (FLOAT, ["n", 3]), "factor": (FLOAT, []), "w": (FLOAT, [3])}
     types["sizes"] = (TensorProto.INT64, [2])
-    inputs = [helper.make_tensor_value_info(name, *type_) for name, type_ in types.items()]
     constants = {"factor": np.float32(2), "w": np.float32([1, 2, 3]), "sizes": np.int64([-1, 1])}
-    weights = [numpy_helper.from_array(np.asarray(x), name) for name, x in constants.items()]
-    outputs = [helper.make_empty_tensor_value_info("y")]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return onnx_files.model(nodes, types, ["y"], constants)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from onnx import helper
 import dmlax
 import dmlax.onnx
 from dmlax.onnx import decoding, peer
-from support import NATIVE
+from support import NATIVE, onnx_files
 from support.onnx_files import File
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/tiny_decoder.py"
@@ -242,10 +242,6 @@ def test_a_step_is_donated_and_writes_in_place() -> None:
     assert memory.temp_size_in_bytes < 500 * 16 * 2 * 4 * 2  # two caches take so much
 
 
-def value(name: str, dtype: int, shape: list[Any]) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, dtype, shape)
-
-
 def recurrent() -> onnx.ModelProto:
     """A convolution and a linear attention, whose states every step replaces."""
     rng = np.random.default_rng(0)
@@ -258,12 +254,10 @@ def recurrent() -> onnx.ModelProto:
             ["z", "present.0.state"], domain="com.microsoft", update_rule="linear",
             q_num_heads=2, kv_num_heads=2),
     ]  # fmt: skip
-    inputs = [value("x", 1, ["b", "n", 8]), value("past.0.conv", 1, ["b", 2, 8])]
-    inputs.append(value("past.0.state", 1, ["b", 2, 4, 4]))
-    outputs = [value(name, 1, None) for name in ("z", "present.0.conv", "present.0.state")]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, file.constants)
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+    inputs = {"x": (1, ["b", "n", 8]), "past.0.conv": (1, ["b", 2, 8])}
+    inputs["past.0.state"] = (1, ["b", 2, 4, 4])
+    outputs = ("z", "present.0.conv", "present.0.state")
+    return onnx_files.model(nodes, inputs, outputs, file.constants, 21)
 
 
 def test_states_that_every_step_replaces() -> None:
@@ -289,13 +283,9 @@ def test_a_past_whose_length_is_an_input() -> None:
     names = ["q", "k", "v", "", "", "", "past.0.key", "past.0.value", "past_sequence_length"]
     node = helper.make_node("MultiHeadAttention", names, ["y", "present.0.key", "present.0.value"],
         domain="com.microsoft", num_heads=2, unidirectional=1)  # fmt: skip
-    inputs = [value(name, 1, ["b", "n", 16]) for name in "qkv"]
-    inputs += [value(name, 1, ["b", 2, "m", 8]) for name in names[6:8]]
-    inputs.append(value(names[8], 6, [1]))
-    outputs = [value(name, 1, None) for name in node.output]
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    graph = helper.make_graph([node], "g", inputs, outputs)
-    file = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    inputs = dict.fromkeys("qkv", (1, ["b", "n", 16]))
+    inputs |= dict.fromkeys(names[6:8], (1, ["b", 2, "m", 8])) | {names[8]: (6, [1])}
+    file = onnx_files.model([node], inputs, node.output, opset=21)
     model, rng = dmlax.onnx.load(file), np.random.default_rng(0)
     rows = [rng.normal(0, 1, (2, 9, 16)).astype(np.float32) for _ in range(3)]
     caches = {name: np.zeros((2, 2, 12, 8), np.float32) for name in names[6:8]}
@@ -356,14 +346,13 @@ def grown(has_positions: bool = True, has_mask: bool = True) -> onnx.ModelProto:
     y = node("MatMul", node("Softmax", scores, axis=-1), parts[2])
     y = node("Reshape", node("Transpose", y, perm=[0, 2, 1, 3]), ints(0, 0, 16))
     file.nodes.append(helper.make_node("MatMul", [y, constant(16, 32)], ["scores"]))
-    inputs = [value("input_ids", 7, ["b", "n"])]
-    inputs += [value("attention_mask", 7, ["b", "t"])] if has_mask else []
-    inputs += [value("position_ids", 7, ["b", "n"])] if has_positions else []
+    inputs: dict[str, Any] = {"input_ids": (7, ["b", "n"])}
+    inputs |= {"attention_mask": (7, ["b", "t"])} if has_mask else {}
+    inputs |= {"position_ids": (7, ["b", "n"])} if has_positions else {}
     names = [f"past_key_values.0.{name}" for name in ("key", "value")]
-    inputs += [value(name, 1, ["b", 2, "p", 8]) for name in names]
-    outputs = [value(name, 1, None) for name in ("scores", "present.0.key", "present.0.value")]
-    graph = helper.make_graph(file.nodes, "g", inputs, outputs, file.constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    inputs |= dict.fromkeys(names, (1, ["b", 2, "p", 8]))
+    outputs = ("scores", "present.0.key", "present.0.value")
+    return onnx_files.model(file.nodes, inputs, outputs, file.constants, 21)
 
 
 def test_caches_that_grow_keep_their_shape_in_a_state() -> None:
@@ -456,7 +445,6 @@ def test_wrong_states_are_refused(call: Any, message: str) -> None:
 
 def test_a_model_without_caches_has_no_state() -> None:
     node = helper.make_node("Relu", ["x"], ["y"])
-    graph = helper.make_graph([node], "g", [value("x", 1, [2])], [value("y", 1, [2])])
-    model = dmlax.onnx.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]))
+    model = dmlax.onnx.load(onnx_files.model([node], {"x": (1, [2])}, ["y"]))
     with pytest.raises(dmlax.SpecError, match=r"no input past\.\.\. with an output present"):
         model.init_state(1, 8)

@@ -9,13 +9,12 @@ import functools
 
 import jax
 import numpy as np
-import onnx
 import onnxruntime as ort
 import pytest
 from onnx import helper
 
 import dmlax
-from support import NATIVE, assert_same, draw
+from support import NATIVE, assert_same, draw, onnx_files
 from support.calls.convolution import call as random_convolution
 from support.cases.convolution import LAYOUTS
 
@@ -28,23 +27,14 @@ IMPLEMENTATIONS = [*NATIVE, "xla"]
 
 def session(operator, inputs, constants, outputs, attributes):
     """A model of one node, whose other operands are constants, as in a quantized network."""
-    number = helper.np_dtype_to_tensor_dtype
     names = [name if name in inputs or value is not None else "" for name, value in
              (inputs | constants).items()]  # fmt: skip
     while not names[-1]:
         names.pop()
     domain = "" if operator in NOT_MICROSOFTS else "com.microsoft"
     node = helper.make_node(operator, names, [*outputs], domain=domain, **attributes)
-    held = {name: np.asarray(value) for name, value in constants.items() if value is not None}
-    graph = helper.make_graph(
-        [node],
-        "one",
-        [helper.make_tensor_value_info(n, number(x.dtype), x.shape) for n, x in inputs.items()],
-        [helper.make_tensor_value_info(n, number(np.dtype(t)), None) for n, t in outputs.items()],
-        [onnx.numpy_helper.from_array(value, name) for name, value in held.items()],
-    )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    held = {name: value for name, value in constants.items() if value is not None}
+    model = onnx_files.model([node], inputs, outputs, held, 17)
     settings = ort.SessionOptions()
     if next(iter(inputs.values())).dtype == np.uint8:  # else sums of 16 bits saturate without VNNI
         settings.add_session_config_entry("session.x64quantprecision", "1")

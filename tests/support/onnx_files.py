@@ -1,6 +1,6 @@
 """Files that tests build of a few nodes, and their outputs beside ONNX Runtime's."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -38,6 +38,34 @@ def parse(text: str, opset: int = 18, **constants: ArrayLike) -> onnx.ModelProto
     return file
 
 
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, DTypeLike] | Iterable[str],
+    constants: Mapping[str, ArrayLike] | None = None,
+    opset: int = 18,
+) -> onnx.ModelProto:
+    """A file of nodes: inputs are arrays, or dtypes and shapes; outputs may have dtypes."""
+    empty, typed = helper.make_empty_tensor_value_info, helper.make_tensor_value_info
+    dtypes = outputs if isinstance(outputs, Mapping) else {}
+    types = {
+        name: (x.dtype, x.shape) if isinstance(x, np.ndarray) else x for name, x in inputs.items()
+    }
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [typed(name, _number(dtype), shape) for name, (dtype, shape) in types.items()],
+        [typed(n, _number(dtypes[n]), None) if n in dtypes else empty(n) for n in outputs],
+        [numpy_helper.from_array(np.asarray(x), name) for name, x in (constants or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=13 if opset > 24 else 10)
+
+
+def _number(dtype: DTypeLike | int) -> int:
+    return dtype if isinstance(dtype, int) else NUMBERS[np.dtype(dtype).name]
+
+
 class File:
     """Nodes, inputs, constants and outputs of a file that a test builds; it seeds `RNG`."""
 
@@ -45,13 +73,13 @@ class File:
         RNG.bit_generator.state = np.random.default_rng(5).bit_generator.state
         self.opset = opset
         self.nodes: list[onnx.NodeProto] = []
-        self.outputs: dict[str, int] = {}
-        self.constants: list[onnx.TensorProto] = []
+        self.outputs: dict[str, DTypeLike] = {}
+        self.constants: dict[str, np.ndarray] = {}
         self.inputs: dict[str, np.ndarray] = {}
 
     def constant(self, array: ArrayLike) -> str:
         name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        self.constants[name] = np.asarray(array)
         return name
 
     def input(self, array: ArrayLike) -> str:
@@ -67,35 +95,16 @@ class File:
         return names[0] if outputs == 1 else names
 
     def output(self, name: str, dtype: DTypeLike) -> None:
-        self.outputs[name] = NUMBERS[np.dtype(dtype).name]
+        self.outputs[name] = dtype
 
     def model(self) -> onnx.ModelProto:
-        return helper.make_model(
-            helper.make_graph(
-                self.nodes,
-                "g",
-                [
-                    helper.make_tensor_value_info(name, NUMBERS[x.dtype.name], x.shape)
-                    for name, x in self.inputs.items()
-                ],
-                [
-                    helper.make_tensor_value_info(name, number, None)
-                    for name, number in self.outputs.items()
-                ],
-                self.constants,
-            ),
-            opset_imports=[
-                helper.make_opsetid("", self.opset),
-                helper.make_opsetid("com.microsoft", 1),
-            ],
-            ir_version=13 if self.opset > 24 else 10,
-        )
+        return model(self.nodes, self.inputs, self.outputs, self.constants, self.opset)
 
     def compare(self, tolerance: float = 0.0, optimised: bool = False) -> dmlax.onnx.Model:
         """Loads the file, and compares every output with ONNX Runtime's; returns the model."""
-        model = self.model()
-        wanted = peer.run(peer.start(model, optimised=optimised), self.inputs)
-        loaded = dmlax.onnx.load(model)
+        file = self.model()
+        wanted = peer.run(peer.start(file, optimised=optimised), self.inputs)
+        loaded = dmlax.onnx.load(file)
         found = loaded(self.inputs)
         for name, want in wanted.items():
             got = np.asarray(found[name])

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from onnx import ValueInfoProto, helper
+from onnx import helper
 
 import dmlax.onnx
 from dmlax.onnx import peer
+from support import onnx_files
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -18,10 +19,7 @@ def test_a_narrow_layer_normalization_is_computed_in_float32(seed):
     for name in ("scale", "bias")[: 1 + seed % 2]:
         arrays[name] = random.standard_normal(shape[axis:]).astype(np.float16)
     node = helper.make_node("LayerNormalization", [*arrays], ["y", "mean", "inverse"], axis=axis)
-    inputs = [helper.make_tensor_value_info(name, 10, x.shape) for name, x in arrays.items()]
-    outputs = [ValueInfoProto(name=name) for name in node.output]
-    graph = helper.make_graph([node], "norm", inputs, outputs)
-    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    file = onnx_files.model([node], arrays, node.output, opset=17)
     wanted = peer.run(peer.start(file, optimised=False), arrays)
     found = {name: np.asarray(x) for name, x in dmlax.onnx.load(file)(arrays).items()}
     assert {name: x.dtype for name, x in found.items()} == {
@@ -48,9 +46,7 @@ def test_a_narrow_result_is_rounded_once(op):
     arrays = {"x": (random.standard_normal((2, 5, 9, 7)) * 3).astype(np.float16)}
     arrays |= {name: random.uniform(0.5, 2, 5).astype(np.float16) for name in names}
     node = helper.make_node(op, [*arrays], ["y"], **attributes)
-    inputs = [helper.make_tensor_value_info(name, 10, x.shape) for name, x in arrays.items()]
-    graph = helper.make_graph([node], "narrow", inputs, [ValueInfoProto(name="y")])
-    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    file = onnx_files.model([node], arrays, ["y"], opset=22)
     wanted = peer.run(peer.start(file, optimised=False), arrays)["y"]
     y = np.asarray(dmlax.onnx.load(file)(arrays)["y"])
     assert y.dtype == wanted.dtype == np.float16

@@ -6,12 +6,13 @@ import jax
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 import dmlax
 import dmlax.onnx
 from dmlax.onnx import peer
+from support import onnx_files
 
 STEPS, BATCH, INPUTS, HIDDEN = 6, 3, 5, 4
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -75,12 +76,12 @@ class File:
         self.shapes[name] = self.feeds[name].shape if shape is None else shape
         return name
 
-    def node(self, op, *inputs, outputs="y", dtype=TensorProto.FLOAT, **attributes):
+    def node(self, op, *inputs, outputs="y", **attributes):
         """Adds a node; the outputs are letters, a blank for an absent one."""
         names = [f"{op}{len(self.nodes)}{each}" if each != " " else "" for each in outputs]
         attributes = {name: value for name, value in attributes.items() if value != []}
         self.nodes.append(helper.make_node(op, inputs, names, f"n{len(self.nodes)}", **attributes))
-        self.outputs += [(name, dtype) for name in names if name]
+        self.outputs += [name for name in names if name]
         return names
 
     def layer(
@@ -123,17 +124,8 @@ class File:
         return self.node(op, x, *names, outputs=letters, **own, **attributes)
 
     def model(self, opset=22):
-        values = helper.make_tensor_value_info
-        types = {name: helper.np_dtype_to_tensor_dtype(x.dtype) for name, x in self.feeds.items()}
-        graph = helper.make_graph(
-            self.nodes,
-            "layers",
-            [values(name, types[name], self.shapes[name]) for name in self.feeds],
-            [values(name, dtype, None) for name, dtype in self.outputs],
-            [numpy_helper.from_array(array, name) for name, array in self.arrays.items()],
-        )
-        opsets = [helper.make_opsetid("", opset)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        types = {name: (self.feeds[name].dtype, shape) for name, shape in self.shapes.items()}
+        return onnx_files.model(self.nodes, types, self.outputs, self.arrays, opset)
 
 
 def run(model, feeds):
@@ -234,7 +226,6 @@ def test_float16_is_computed_in_float32():
     wanted = run(file.model(), file.feeds)
     file.arrays = {name: array.astype(np.float16) for name, array in file.arrays.items()}
     file.feeds = {name: array.astype(np.float16) for name, array in file.feeds.items()}
-    file.outputs = [(name, TensorProto.FLOAT16) for name, _ in file.outputs]
     found = dmlax.onnx.load(file.model())(file.feeds)
     assert {array.dtype.name for array in found.values()} == {"float16"}
     assert_close(found, wanted, 5e-3)
@@ -356,8 +347,7 @@ def test_windows_and_mel_matrices_are_equal():
         for size in (1, 2, 10, 400):
             for periodic in (0, 1)[size == 1 :]:  # a symmetric window of one element is NaN
                 file.node(op, file.constant(np.int64(size)), periodic=periodic)
-        integers = {"dtype": TensorProto.INT32, "output_datatype": TensorProto.INT32}
-        file.node(op, file.constant(np.int32(9)), **integers)
+        file.node(op, file.constant(np.int32(9)), output_datatype=TensorProto.INT32)
     for count, length, rate, low, high in (
         (8, 16, 8192, 0, 4096),
         (80, 400, 16000, 0, 7900),

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onnx import ValueInfoProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 import dmlax
 import dmlax.onnx
 from dmlax.onnx import peer
+from support import onnx_files
 
 RANDOM = np.random.default_rng(11)
 EMPTY = np.zeros(0, np.float32)
@@ -68,15 +69,7 @@ def model_of(cases):
         found = [f"out_{number}_{i}" for i in range(each.outputs)]
         outputs += found
         nodes.append(helper.make_node(each.op, names, found, name=f"n{number}", **each.attributes))
-    types = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-        for name, x in inputs.items()
-    ]
-    tensors = [numpy_helper.from_array(x, name) for name, x in constants.items()]
-    values = [ValueInfoProto(name=name) for name in outputs]
-    graph = helper.make_graph(nodes, "cases", types, values, tensors)
-    opset = helper.make_opsetid("", cases[0].opset)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=10), inputs
+    return onnx_files.model(nodes, inputs, outputs, constants, cases[0].opset), inputs
 
 
 def run_peer(model, inputs):

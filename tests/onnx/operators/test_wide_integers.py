@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 import dmlax
 import dmlax.onnx
 from dmlax.onnx import peer
+from support import onnx_files
 from support.onnx_files import parse
 
 SIZES = (0, 1, -1, 3, 97, -(2**15), 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**40 + 3, -(2**53) - 1)
@@ -126,23 +127,8 @@ class _Draw:
         self.add("TopK", self.any(), self.constant(np.array([4])), outputs=2)
 
     def file(self):
-        number = helper.np_dtype_to_tensor_dtype
-        inputs = [
-            helper.make_tensor_value_info(name, number(x.dtype), [3, 4])
-            for name, x in self.inputs.items()
-        ]
-        graph = helper.make_graph(
-            self.nodes,
-            "random",
-            inputs,
-            [],
-            [numpy_helper.from_array(x, name) for name, x in self.constants.items()],
-        )
-        file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-        numbered = {name: number(self.dtype) for name in self.tensors if name != "x"}
-        infos = [helper.make_tensor_value_info(*item, [3, 4]) for item in numbered.items()]
-        file.graph.output.extend(infos)
-        return file
+        outputs = dict.fromkeys(name for name in self.tensors if name != "x")
+        return onnx_files.model(self.nodes, self.inputs, [*outputs], self.constants)
 
 
 @pytest.mark.parametrize("seed", GRAPHS)
@@ -384,22 +370,17 @@ def test_each_operator(case, is_known):
     is_known = is_known or case == "ConstantOfShape"
     op, attributes, *arrays = EACH[case] if isinstance(EACH[case][0], str) else (case, *EACH[case])
     names = [f"i{i}" for i in range(len(arrays))]
-    constants = [numpy_helper.from_array(x, n) for n, x in zip(names, arrays, strict=True)]
     outputs = ["y", "z"] if op in ("Split", "TopK") else ["y"]
     attributes = attributes | ({"num_outputs": 2} if op == "Split" else {})
     node = helper.make_node(op, names, outputs, **attributes)
     nodes = [node, *(helper.make_node("Identity", [name], [f"{name}_"]) for name in outputs)]
-    number = helper.np_dtype_to_tensor_dtype
-    inputs = [helper.make_tensor_value_info("i0", number(arrays[0].dtype), arrays[0].shape)]
+    constants = dict(zip(names, arrays, strict=True))
+    given = {"unused": np.ones(1, np.float32)} if is_known else {"i0": constants.pop("i0")}
+    wanted = [f"{name}_" for name in outputs]
     if is_known:
-        inputs = [helper.make_tensor_value_info("unused", TensorProto.FLOAT, [1])]
         nodes.append(helper.make_node("Identity", ["unused"], ["u"]))
-    wanted = [helper.make_empty_tensor_value_info(f"{name}_") for name in outputs]
-    wanted += [helper.make_tensor_value_info("u", TensorProto.FLOAT, [1])] if is_known else []
-    graph = helper.make_graph(nodes, "each", inputs, wanted, constants[not is_known :])
-    opset = 26 if op == "CumProd" else 18
-    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
-    given = {"unused": np.ones(1, np.float32)} if is_known else {"i0": arrays[0]}
+        wanted.append("u")
+    file = onnx_files.model(nodes, given, wanted, constants, 26 if op == "CumProd" else 18)
     with jax.enable_x64(True):
         expected = {name: np.asarray(y) for name, y in dmlax.onnx.load(file)(given).items()}
     if op not in ("CumProd", "DepthToSpace", "Einsum"):  # ONNX Runtime lacks them for int64

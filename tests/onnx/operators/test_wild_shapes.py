@@ -6,11 +6,12 @@ import jax
 import numpy as np
 import pytest
 from jax import export
-from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import TensorProto, ValueInfoProto, helper
 
 import dmlax
 import dmlax.onnx
 from dmlax.onnx import peer
+from support import onnx_files
 
 FLOAT, INT, BYTE = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8
 MS = "com.microsoft"
@@ -20,12 +21,11 @@ class File:
     """A model of a few nodes."""
 
     def __init__(self, opset=17, **inputs):
-        self.nodes, self.constants, self.opset = [], [], opset
-        self.inputs = [helper.make_tensor_value_info(k, *each) for k, each in inputs.items()]
+        self.nodes, self.constants, self.opset, self.inputs = [], {}, opset, inputs
 
     def constant(self, value):
         name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        self.constants[name] = np.asarray(value)
         return name
 
     def __call__(self, op, *names, **attributes):
@@ -40,14 +40,7 @@ class File:
         return self("Slice", shape, np.int64([axis]), np.int64([axis + 1]))
 
     def model(self, *outputs):
-        values = [
-            helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in outputs
-        ]
-        for value in values:
-            value.ClearField("type")
-        graph = helper.make_graph(self.nodes, "g", self.inputs, values, self.constants)
-        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MS, 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        return onnx_files.model(self.nodes, self.inputs, outputs, self.constants, self.opset)
 
 
 def check(file, outputs, *calls, rtol=0.0):
@@ -403,10 +396,9 @@ def test_a_size_that_is_compared_with_a_number_is_assumed_to_be_larger():
 
 def test_nodes_that_need_other_sizes_than_are_assumed_name_the_input():
     """As Silero's, which squeezes the axis of one element before an LSTM."""
-    constant = numpy_helper.from_array(np.array([1]), "axes")
     then = helper.make_node("Squeeze", ["x", "axes"], ["a"])
     file, y = guarded(then, helper.make_node("Identity", ["x"], ["b"]))
-    file.constants.append(constant)
+    file.constants["axes"] = np.array([1])
     z = file("Concat", y, normal(3), axis=0)
     text = r'if m >= 2: give static sizes, as input_shapes=\{"x": \[\.\.\.\]\}'
     with pytest.raises(dmlax.UnsupportedError, match=text):

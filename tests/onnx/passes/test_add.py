@@ -1,15 +1,14 @@
 """A sum after a convolution or a product is fused into it, and changes no bit."""
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import dmlax.onnx
 from dmlax._core.arguments import Aval
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
 from dmlax.onnx.passes.epilogues import fuse_adds, fuse_gemm_adds
-from support import assert_same, draw
+from support import assert_same, draw, onnx_files
 
 pytestmark = pytest.mark.oldest
 
@@ -36,14 +35,8 @@ def model(first=RESULT, second=RESIDUAL, outputs=("sum",)):
         helper.make_node("QLinearConv", ["x", *CONVOLUTION], ["y"], "conv", pads=[1, 1, 1, 1]),
         helper.make_node("QLinearAdd", add, ["sum"], "add", domain="com.microsoft"),
     ]
-    kind = TensorProto.UINT8, ["n", 3, 5, 4]
-    held = [numpy_helper.from_array(np.asarray(each), name) for name, each in CONSTANTS.items()]
-    infos = [[helper.make_tensor_value_info(n, *kind) for n in names] for names in ("x", outputs)]
-    graph = helper.make_graph(nodes, "g", *infos, initializer=held)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    onnx.checker.check_model(made)
-    return made
+    inputs = {"x": (np.uint8, ["n", 3, 5, 4])}
+    return onnx_files.model(nodes, inputs, outputs, CONSTANTS, 17)
 
 
 @pytest.mark.parametrize("arithmetic", ["exact", "float32"])
