@@ -71,12 +71,14 @@ def requantize_sum(x: int, y: int, scales: tuple[float, float, float], mode: str
     return requantize(sum(terms), twice / (2**20 * output), mode)
 
 
-def requantize(x: int, real: float, mode: str) -> int:
-    """An integer times a float64, by the name of the public mode."""
-    if mode == "float64":
-        return float64(x, real)
-    value, exponent = multiplier(real)
+def scale(x: int, value: int, exponent: int, mode: str) -> int:
+    """An integer times a multiplier, by the name of the public mode."""
     if mode == "fixed_point_single":
         return once(x, value, exponent)
     last = {"fixed_point_double": half_away, "fixed_point_half_up": half_up}[mode]
     return last(high(x, value, exponent), max(-exponent, 0))
+
+
+def requantize(x: int, real: float, mode: str) -> int:
+    """An integer times a float64, by the name of the public mode."""
+    return float64(x, real) if mode == "float64" else scale(x, *multiplier(real), mode)

@@ -1,0 +1,90 @@
+"""The formulas of multipliers beside the reference model of TOSA.
+
+It needs tosa-tools 2026.8.0 and NumPy, and no `dmlax`: `python tools/litert/rescale.py`.
+"""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_COUNT = 20_000
+_MODES = {"fixed_point_single": 1, "fixed_point_double": 3}  # SINGLE_ROUND, DOUBLE_ROUND
+
+
+def formulas() -> Any:
+    """The module of the formulas in Python's integers."""
+    path = Path(__file__).parents[2] / "tests/support/fixed_point.py"
+    spec = importlib.util.spec_from_file_location("fixed_point", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sums, multipliers of 31 bits and exponents, with many ties and no overflow."""
+    exponent = rng.integers(-28, 11, _COUNT)
+    value = rng.integers(2**30, 2**31, _COUNT)
+    value[::5], value[1::7], value[2::9] = 2**30, 2**31 - 1, 2**30 + 1
+    x = (rng.uniform(-1, 1, _COUNT) * np.minimum(2.0**30, 2.0 ** (30 - exponent))).astype(np.int64)
+    small = rng.random(_COUNT) < 0.3
+    x = np.where(small, rng.integers(-5000, 5000, _COUNT), x)
+    odd = 2 * rng.integers(-300, 300, _COUNT) + 1
+    ties = np.clip(odd << np.maximum(-exponent, 0), -(2**30), 2**30)
+    is_tie = (value == 2**30) & (exponent < 0) & (rng.random(_COUNT) < 0.5)
+    x = np.where(is_tie, ties, x)
+    fits = np.abs(x) * 2.0**exponent < 2.0**30
+    return np.where(fits, x, x >> 12), value, exponent
+
+
+def rescale(mode: int, x: np.ndarray, value: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """The int32 of TOSA's RESCALE."""
+    from serializer import tosa_serializer as ts
+    from tosa.Op import Op
+
+    with tempfile.TemporaryDirectory() as folder:
+        writer = ts.TosaSerializer(folder, ts.ConstMode.EMBED)
+        dtype, size = ts.DType, [_COUNT]
+        zero = np.zeros(1, np.int32)
+        operands = [
+            writer.addPlaceholder(size, dtype.INT32, x.astype(np.int32)),
+            writer.addConst(size, dtype.INT32, value.astype(np.int32)),
+            writer.addConst(size, dtype.INT8, (31 - exponent).astype(np.int8)),
+            *(writer.addConst([1], dtype.INT32, zero) for _ in range(2)),
+        ]
+        output = writer.addOutput(size, dtype.INT32)
+        attribute = ts.TosaSerializerAttribute()
+        attribute.RescaleAttribute(True, mode, True, False, False)
+        writer.addOperator(Op.RESCALE, [t.name for t in operands], [output.name], attribute)
+        Path(folder, "rescale.tosa").write_bytes(writer.serialize())
+        description = Path(folder, "desc.json")
+        description.write_text(writer.writeJson("rescale.tosa"))
+        model = shutil.which("tosa_reference_model", path=str(Path(sys.executable).parent))
+        assert model, "tosa_reference_model is not beside Python"
+        subprocess.run([model, f"--test_desc={description}"], check=True)
+        (result,) = Path(folder).glob("ref-*.npy")
+        return np.load(result)
+
+
+def main() -> int:
+    """Prints counts; returns 1 if a number differs."""
+    rule, differ = formulas(), 0
+    x, value, exponent = draw(np.random.default_rng(0))
+    triples = list(zip(x.tolist(), value.tolist(), exponent.tolist(), strict=True))
+    for mode, number in _MODES.items():
+        wanted = [rule.scale(*triple, mode) for triple in triples]
+        count = int((rescale(number, x, value, exponent) != wanted).sum())
+        print(f"{mode}: {_COUNT} compared, {count} differ")
+        differ += count
+    return int(differ > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
