@@ -324,8 +324,10 @@ def _product_to_float(call: Call) -> Any:
 
 
 def _lookup(call: Call) -> Any:
-    places = call.operands.input.astype(jnp.int32) - int(np.iinfo(call.plan.input.dtype).min)
-    return call.operands.table.at[places].get(mode="promise_in_bounds")
+    places = call.operands.input.astype(jnp.int32)
+    if call.plan.input.dtype == _INT8:
+        places += 128
+    return call.operands.table.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 COMPOSED: dict[str, Callable[[Call], Any]] = {  # functions composed of other operators and of JAX
