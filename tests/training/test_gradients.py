@@ -255,10 +255,19 @@ TRANSFORMS = {
 }
 
 
+OPERANDS = *CASES["quantized_linear_convolution"][0], SCALES["filter_scale"]
+
+
 @functools.cache
 def plain_value_and_slopes():
-    (x, w, b), _, _ = CASES["quantized_linear_convolution"]
-    return _value_and_slopes(layer, (x, w, b, SCALES["filter_scale"]))
+    return _value_and_slopes(layer, OPERANDS)
+
+
+def check_value_and_slopes(slopes, y):
+    wanted, plain = plain_value_and_slopes()
+    np.testing.assert_array_equal(y, plain)
+    for found, other in zip(slopes, wanted, strict=True):
+        np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-3)
 
 
 def layer(x, w, b, scale):
@@ -278,26 +287,18 @@ def _value_and_slopes(function, operands):
     "how", ["vmap", "scan", *(pytest.param(how, marks=SLOW) for how in ("remat", "shard_map"))]
 )
 def test_transformations_change_nothing(how):
-    (x, w, b), _, _ = CASES["quantized_linear_convolution"]
-    slopes, y = _value_and_slopes(TRANSFORMS[how](layer), (x, w, b, SCALES["filter_scale"]))
-    wanted, plain = plain_value_and_slopes()
-    np.testing.assert_array_equal(y, plain)
-    for found, other in zip(slopes, wanted, strict=True):
-        np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-3)
+    check_value_and_slopes(*_value_and_slopes(TRANSFORMS[how](layer), OPERANDS))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 def test_a_batch_split_over_devices_changes_nothing(kind):
-    (x, w, b), _, _ = CASES["quantized_linear_convolution"]
+    x, *rest = OPERANDS
     mesh = jax.make_mesh((2,), ("n",), axis_types=(kind,))
     with jax.set_mesh(mesh):
         x = jax.device_put(x, NamedSharding(mesh, PartitionSpec("n")))
-        slopes, y = _value_and_slopes(layer, (x, w, b, SCALES["filter_scale"]))
-    wanted, plain = plain_value_and_slopes()
-    np.testing.assert_array_equal(y, plain)
-    for found, other in zip(slopes, wanted, strict=True):
-        np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-3)
+        slopes, y = _value_and_slopes(layer, (x, *rest))
+    check_value_and_slopes(slopes, y)
 
 
 def test_bfloat16_has_its_dtype_in_gradients_and_float32_in_results():

@@ -38,15 +38,19 @@ def every_byte(dtype):
     return np.arange(256).astype(np.uint8).view(dtype).reshape(1, 256)
 
 
+def check(model, x):
+    """Compares every output with ONNX Runtime's; returns the loaded model."""
+    loaded, theirs = dmlax.onnx.load(model), peer.run_every_tensor(model, {"x": x})
+    for name, found in loaded(x).items():
+        np.testing.assert_array_equal(found, theirs[name])
+    return loaded
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("op", ["QLinearSigmoid", "QLinearLeakyRelu"])
 def test_tables_have_onnxruntimes_bits(op, scales, dtype):
-    model = unary(op, dtype, scales, (100, 3))
-    x = every_byte(dtype)
-    (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
-    (ours,) = dmlax.onnx.load(model)(x).values()
-    np.testing.assert_array_equal(ours, theirs)
+    check(unary(op, dtype, scales, (100, 3)), every_byte(dtype))
 
 
 def swish(dtype, order, zeros=(100, 3, 20)):
@@ -66,12 +70,9 @@ def swish(dtype, order, zeros=(100, 3, 20)):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_swish_is_one_lookup_and_has_onnxruntimes_bits(order, dtype):
-    model, x = swish(dtype, order), every_byte(dtype)
-    theirs = peer.run_every_tensor(model, {"x": x})[model.graph.output[0].name]
-    loaded = dmlax.onnx.load(model)
+    loaded = check(swish(dtype, order), every_byte(dtype))
     assert "after fuse byte functions: 1 nodes\n" in str(loaded.explain())
-    (ours,) = loaded(x).values()
-    np.testing.assert_array_equal(ours, theirs)
+    (ours,) = loaded(every_byte(dtype)).values()
     assert len(np.unique(ours)) > 20
 
 
@@ -107,13 +108,10 @@ def gelu(form):
 @pytest.mark.parametrize("form", ["qoperator", "qdq"])
 def test_the_unit_of_an_error_function_is_one_lookup_and_has_onnxruntimes_bits(form):
     model = gelu(form)
-    loaded = dmlax.onnx.load(model)
+    x = np.random.default_rng(3).standard_normal((50, 6, 8)).astype(np.float32)
+    loaded = check(model, x)
     assert "Erf" not in [node.op for node in loaded._graph.nodes]
     assert "dmlax.ByteFunction" in str(loaded.explain())
-    x = np.random.default_rng(3).standard_normal((50, 6, 8)).astype(np.float32)
-    theirs = peer.run_every_tensor(model, {"x": x})
-    for name, found in loaded(x).items():
-        np.testing.assert_array_equal(found, theirs[name])
 
 
 ELEMENT_WISE = [
@@ -138,12 +136,8 @@ def between(op, attributes, dtype):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("op", "attributes"), ELEMENT_WISE)
 def test_a_float_function_of_bytes_is_one_lookup_and_has_onnxruntimes_bits(op, attributes, dtype):
-    model, x = between(op, attributes, dtype), every_byte(dtype)
-    loaded = dmlax.onnx.load(model)
+    loaded = check(between(op, attributes, dtype), every_byte(dtype))
     assert [node.op for node in loaded._graph.nodes] == ["ByteFunction"]
-    theirs = peer.run_every_tensor(model, {"x": x})
-    for name, found in loaded(x).items():
-        np.testing.assert_array_equal(found, theirs[name])
 
 
 def average_of(dtype, divisor, *, erf=False):
@@ -162,15 +156,11 @@ def average_of(dtype, divisor, *, erf=False):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_an_average_of_a_float_function_of_bytes_has_no_loop_and_onnxruntimes_bits(dtype):
-    model = average_of(dtype, 6)
     x = np.random.default_rng(1).integers(0, 256, (3, 20, 5, 7)).astype(np.uint8).view(dtype)
-    loaded = dmlax.onnx.load(model)
+    loaded = check(average_of(dtype, 6), x)
     assert {"ByteAverage", "ByteFunction"} <= {node.op for node in loaded._graph.nodes}
     program = jax.jit(loaded.apply).lower(loaded.params, {"x": x})
     assert "while" not in program.as_text()
-    theirs = peer.run_every_tensor(model, {"x": x})
-    for name, found in loaded(x).items():
-        np.testing.assert_array_equal(found, theirs[name])
 
 
 def test_an_average_of_an_error_function_is_of_the_programs_floats():
@@ -219,9 +209,7 @@ def test_error_functions_of_known_values_have_onnxruntimes_bits():
 def test_softmax_has_onnxruntimes_bits(opset, dtype):
     model = unary("QLinearSoftmax", dtype, (0.1, 1 / 256), (0, 0), opset=opset, axis=1)
     x = np.random.default_rng(opset).integers(0, 256, (40, 256)).astype(np.uint8).view(dtype)
-    (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
-    (ours,) = dmlax.onnx.load(model)(x).values()
-    np.testing.assert_array_equal(ours, theirs)
+    check(model, x)
 
 
 @pytest.mark.parametrize(
@@ -259,9 +247,7 @@ def test_calibrated_softmaxes_have_onnxruntimes_bits(count, dtype):
         x = (x + limits.min).astype(dtype)
         scales, zeros = (scale, unit), (0, limits.min + above_lowest)
         model = unary("QLinearSoftmax", dtype, scales, zeros, count=count, opset=13)
-        (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
-        (ours,) = dmlax.onnx.load(model)(x).values()
-        np.testing.assert_array_equal(ours, theirs)
+        check(model, x)
 
 
 @pytest.mark.parametrize("unit", [2.0**-60, 0.01, 1.5, -0.01])
