@@ -1,6 +1,5 @@
-"""PreparedMatrix: what it shows, equality, pickles, files, exports and their version."""
+"""PreparedMatrix: what it shows, equality, exports and their version."""
 
-import copy
 import pickle
 
 import jax
@@ -76,20 +75,6 @@ def test_a_packing_is_one_of_three():
 
 def test_a_zero_that_is_known_is_dropped():
     assert dmlax.prepare_matrix(B, b_zero_point=jnp.zeros(4, jnp.int8)).zero_point is None
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_copies_and_pickles_are_equal(copied):
-    assert copied(PREPARED) == PREPARED
-    assert_same(multiply(A, copied(PREPARED)), sums(A, B, 9, ZEROS))
-
-
-def test_its_arrays_are_saved_by_numpy(tmp_path):
-    leaves, structure = jax.tree.flatten(PREPARED)
-    np.savez(tmp_path / "matrix.npz", *leaves)
-    with np.load(tmp_path / "matrix.npz") as file:
-        again = jax.tree.unflatten(structure, [jnp.asarray(file[name]) for name in file.files])
-    assert again == PREPARED
 
 
 def test_an_export_carries_it():
