@@ -126,6 +126,7 @@ constexpr int kLevelHalfRows = 2;           // if their weights' halves take mor
 constexpr int64_t kCacheRows = 16;          // rows that a block of a cache meets at once; no figure
 constexpr double kReadProductsPerNs = 32;   // products of one row, which read weights; no figure
 constexpr int64_t kDotPrefetch = 1 << 13;   // bytes, or the columns of a tile if they have more
+constexpr int64_t kLevelPrefetch = 1 << 11;  // bytes ("Products")
 constexpr int kUnpackedRows = 5;            // rows that a panel in registers multiplies at once
 constexpr int64_t kUnpackedPrefetch = 128;  // bytes of a row of B
 

@@ -175,7 +175,7 @@ struct Group {
     step = bytes;
     const int64_t blocks = least(matrix.blocks - first, kLevelBlocks);
     for (int64_t i = 0; i < blocks * bytes; i += 64) {
-      __builtin_prefetch(from + tuning::kDotPrefetch + i);
+      __builtin_prefetch(from + tuning::kLevelPrefetch + i);
     }
     if (blocks == kLevelBlocks && bytes % 16 == 0) return;
     step = layout.quads * 16;
