@@ -168,8 +168,8 @@ class _UNet(nnx.Module):
         sizes = ((3, width, 1), (width, 2 * width, 2), (2 * width, 4 * width, 2))
         self.down = nnx.List([_Separable(*each, rngs) for each in sizes])
         self.up = nnx.ConvTranspose(4 * width, 2 * width, (2, 2), strides=2, rngs=rngs)
-        sizes = ((4 * width, 2 * width, 1), (3 * width, width, 1))
-        self.joined = nnx.List([_Separable(*each, rngs) for each in sizes])
+        joined = ((4 * width, 2 * width, 1), (3 * width, width, 1))
+        self.joined = nnx.List([_Separable(*each, rngs) for each in joined])
         self.classes = nnx.Conv(width, 5, (1, 1), rngs=rngs)
 
     def __call__(self, x: Array) -> Array:

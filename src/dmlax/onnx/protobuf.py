@@ -449,7 +449,7 @@ class _Reader:
         wanted = -(-size * bits_of(dtype) // 8)  # bits of the last byte may be unused
         if tensor.data_location == self.onnx.TensorProto.EXTERNAL:
             expect(not dtype.hasobject, f"{what} holds strings, which no file of external data has")
-            raw = memoryview(self._external(tensor, wanted, what))
+            raw = self._external(tensor, wanted, what).data
         if dtype.hasobject:
             raise UnsupportedError(f"{what} holds strings, which no operator computes with")
         if raw is None and tensor.HasField("raw_data"):
@@ -500,7 +500,7 @@ class _Reader:
         with path.open("rb") as file:
             file.seek(offset)
             held = memory.allocate(wanted)
-            expect(file.readinto(held) == wanted, f"{what} is cut off in {path}")
+            expect(file.readinto(held.data) == wanted, f"{what} is cut off in {path}")
         return held
 
 

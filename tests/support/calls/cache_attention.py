@@ -25,7 +25,7 @@ def draw(seed: int) -> tuple[CachePlan, Caches]:
     last = np.minimum(ends - rows + 1 + np.arange(rows), ends)
     first = last - int(rng.integers(1, places + 1)) if seed % 3 == 0 else 0 * last
     ranges = np.stack([first, last], axis=-1).astype(np.int32)
-    seen = _seen(ranges, places).any(1)[:, None, :, None]
+    seen = np.any(_seen(ranges, places), axis=1, keepdims=True)[..., None]
     keys, values = (np.where(seen, x, np.nan) for x in (keys, values))
     sinks = rng.normal(size=(batch, groups * members if seed % 4 == 0 else 0))
     scale, softcap = float(rng.choice([0.1, 0.3])), (0.0, 2.0)[seed % 5 == 0]

@@ -119,7 +119,8 @@ class Reach(NamedTuple):
 def _are_within(keys: Array, ranges: Array) -> Array:
     """True for the keys at some places that are in the ranges, [batch, 1, length, keys]."""
     keys, (first, last) = keys[:, None, None, :], jnp.moveaxis(ranges[:, None, :, None], -1, 0)
-    return (keys >= first) & (keys < last)
+    within: Array = (keys >= first) & (keys < last)
+    return within
 
 
 def _seen(values: Array, allowed: Array) -> Array:
