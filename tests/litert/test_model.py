@@ -265,6 +265,24 @@ def test_what_is_not_known_is_listed_at_once_with_the_ways_out():
     assert ours(np.float32([1, -2]))["z"].tolist() == [2, 4]
 
 
+@pytest.mark.parametrize("name", ["ADD", "MUL", "SUB", "FULLY_CONNECTED"])
+def test_xnnpack_rounds_limits_of_activations_after_the_zero_point(name):
+    """6 / 4 + 69 is a tie: 70 of XNNPACK, 71 of the reference kernels (LiteRT 2.3.0)."""
+    weights = np.eye(8, dtype=np.int8)
+    tensors = {
+        "x": Tensor(np.int8, (1, 8), None, [1.0], [0]),
+        "w": Tensor(np.int8, (8, 8), weights, [1.0], [0]),
+        "one": Tensor(np.int8, (1, 8), np.full((1, 8), name == "MUL", np.int8), [1.0], [0]),
+        "y": Tensor(np.int8, (1, 8), None, [4.0], [69]),
+    }
+    operands = ["x", "w" if name == "FULLY_CONNECTED" else "one"]
+    operator = Op(name, operands, ["y"], {"activation": "RELU6"})
+    data = model(Subgraph(tensors, [operator], ["x"], ["y"]))
+    x = np.full((1, 8), 100, np.int8)
+    for resolver, most in {"xnnpack": 70, "reference": 71}.items():
+        assert np.unique(dmlax.litert.load(data, arithmetic=resolver)(x)["y"]).tolist() == [most]
+
+
 DETECTOR = {
     "max_detections": 3,
     "max_classes_per_detection": 1,

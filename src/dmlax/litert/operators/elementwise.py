@@ -42,7 +42,8 @@ def add(name: str, call: Call, a: Array, b: Array) -> Array:
     is_once = is_wide and sign == 1 and call.resolver != "reference"
     scale = fixed_point.scale_once if is_once else fixed_point.scale_half_away
     by = sum_factors(mode, first.scale, second.scale, output.scale, left)
-    return requantize.clamp(sum_by_factors(mode, x, y, by, sign, left, scale), call)
+    total = sum_by_factors(mode, x, y, by, sign, left, scale)
+    return requantize.clamp(total, call, is_delegated=is_delegated)
 
 
 def _takes(call: Call) -> bool:
@@ -103,7 +104,8 @@ def multiply(call: Call, a: Array, b: Array) -> Array:
     factor = first.scale * second.scale / output.scale
     is_delegated = call.resolver == "xnnpack" and output.dtype.itemsize == 1
     if is_delegated and 2.0**-16 <= factor < 2.0**8:
-        return requantize.clamp(requantize.scale_float32(total, factor), call)
+        rounded = requantize.scale_float32(total, factor)
+        return requantize.clamp(rounded, call, is_delegated=True)
     rounded = fixed_point.scale_half_away(total, Multiplier.of(float(factor)))
     if is_delegated:
         narrow = jnp.clip(rounded, -(2**15), 2**15 - 1)

@@ -211,7 +211,7 @@ def _mode(call: Call, of_reference: str) -> dict[str, Any]:
 
 def _activated(call: Call, y: Array) -> Array:
     """Clamps the integers of an operator to the limits of the fused activation."""
-    low, high = call.limits()
+    low, high = call.limits(is_delegated=call.resolver == "xnnpack")
     return jnp.clip(y, low, high) if call.fused else y
 
 

@@ -10,10 +10,10 @@ from dmlax.errors import UnsupportedError
 from dmlax.litert.operators.table import Call, Info
 
 
-def clamp(x: Array, call: Call, activation: str = "") -> Array:
+def clamp(x: Array, call: Call, activation: str = "", is_delegated: bool = False) -> Array:
     """Adds the output's zero point, and clamps to the limits of an activation."""
     info = call.output
-    low, high = call.limits(info, activation)
+    low, high = call.limits(info, activation, is_delegated)
     zero = info.zero_point  # a sum beyond int32 is beyond the limits, too
     return (jnp.clip(x, low - zero, high - zero) + zero).astype(info.dtype)
 

@@ -139,8 +139,13 @@ class Call:
         """The fused activation."""
         return str(self.options.get("activation", ""))
 
-    def limits(self, info: Info | None = None, activation: str = "") -> tuple[int, int]:
-        """The least and the greatest integer of an output, which an activation narrows."""
+    def limits(
+        self, info: Info | None = None, activation: str = "", is_delegated: bool = False
+    ) -> tuple[int, int]:
+        """The least and the greatest integer of an output, which an activation narrows.
+
+        XNNPACK, to which a node is delegated, rounds after it adds the zero point, ties to even.
+        """
         info, activation = info or self.output, activation or self.fused
         least, most = np.iinfo(info.dtype).min, np.iinfo(info.dtype).max
         if activation not in _BOUNDS:
@@ -148,6 +153,8 @@ class Call:
         low, high = _BOUNDS[activation]
 
         def place(value: float) -> int:
+            if is_delegated:
+                return int(np.rint(np.float32(value) / info.scale + np.float32(info.zero_point)))
             return info.zero_point + int(round_half_away(np.float32(value) / info.scale))
 
         least = least if low is None else max(int(least), place(low))
