@@ -49,6 +49,10 @@ OperandsT = TypeVar("OperandsT")  # an array or a NamedTuple of arrays
 OutputT = TypeVar("OutputT")
 
 
+def no_definition(plan: Any) -> None:
+    """The `definition` of an operator whose floats have one answer."""
+
+
 def no_reason(plan: Plan, platform: str) -> str | None:
     """The `why_not` of a lowering that works on every platform."""
     return None
@@ -149,6 +153,8 @@ class Operator(Generic[PlanT, OperandsT, OutputT]):
         it JAX works it out.
       splitting: how kernels run where the compiler splits a program over devices; without it the
         program has `xla`, of which the compiler splits every operation.
+      definition: a plan's function in plain JAX, of which `exact.py` replaces every operation; None
+        for a plan whose outputs have one answer already.
     """
 
     name: str
@@ -157,6 +163,7 @@ class Operator(Generic[PlanT, OperandsT, OutputT]):
     tangent: Callable[[PlanT, OperandsT, OperandsT], OutputT] | None = None
     partition: Callable[[PlanT, OperandsT], Any] | None = None
     splitting: Splitting[PlanT, OperandsT] | None = None
+    definition: Callable[[PlanT], Callable[[OperandsT], OutputT] | None] = no_definition
 
     def call(
         self, plan: PlanT, operands: OperandsT, implementation: Implementation = "auto"

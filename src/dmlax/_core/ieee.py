@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import choice, compat, float_bits
+from dmlax._core.arguments import is_static
 
 _NAN = {  # a quiet NaN with a payload that no operation makes, by the size of a float
     2: (np.uint16(0x7FC5), np.uint16(0x7FC0)),
@@ -37,6 +38,32 @@ def _exchange_nan(x: Array) -> Array:
         return float_bits.bitcast(jax.lax.optimization_barrier(bits), x.dtype)
     payload, quiet = (jnp.asarray(nan) for nan in _NAN[x.dtype.itemsize])
     return float_bits.bitcast(jnp.where(bits == payload, quiet, bits), x.dtype)
+
+
+def apart(x: Array) -> Array:
+    """Returns a float as it is; no fusion holds both what made it and what reads it.
+
+    XLA would compute an operand of a sum again in every term, and compile for minutes.
+    """
+    return compat.opaque(x, _apart)
+
+
+def _apart(x: Array) -> Array:
+    if not is_static(x.shape) or not x.size:
+        return x
+    struct = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    in_loop = {"cpu": _through_a_loop}  # which drops barriers
+    return choice.by_platform(x, struct, jax.lax.optimization_barrier, in_loop)
+
+
+def _through_a_loop(x: Array) -> Array:
+    """A loop of no turns, or of one that changes nothing, which the compiler does not know."""
+    (payload, _), first = _NAN[x.dtype.itemsize], (slice(0, 1),) * x.ndim
+
+    def goes_on(x: Array) -> Array:
+        return (float_bits.raw_bits(x[first]) == payload).all()
+
+    return jax.lax.while_loop(goes_on, _exchange_nan, x)
 
 
 def narrow(x: Array, dtype: DTypeLike) -> Array:

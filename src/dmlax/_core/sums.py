@@ -162,6 +162,9 @@ IN_ROWS = Order(_in_rows)
 _FACTORS = Order(_product, 1.0)
 
 
+NAME = "_on_device"  # a program's name of a sum
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 @functools.partial(jax.jit, static_argnums=(1, 2))  # traced once for each shape
 def _on_device(x: Array, order: Order, axis: int) -> Array:

@@ -10,6 +10,8 @@ from jax.typing import ArrayLike
 from dmlax._core.requantize import ARITHMETICS, Arithmetic
 from dmlax.onnx import archive, budget, protobuf
 from dmlax.onnx.decoding import State as State
+from dmlax.onnx.digest import Digest as Digest
+from dmlax.onnx.digest import digest as digest
 from dmlax.onnx.errors import ModelError as ModelError
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.export import from_jax as from_jax
@@ -26,9 +28,10 @@ from dmlax.onnx.load_options import (
 from dmlax.onnx.model import Model as Model
 from dmlax.onnx.model import ModelExplanation as ModelExplanation
 
-__all__ = ["Model", "ModelError", "ModelExplanation", "State", "from_jax", "load"]
+__all__ = ["Digest", "Model", "ModelError", "ModelExplanation", "State", "digest", "from_jax"]
+__all__ += ["load"]
 
-ModelError.__module__ = ModelExplanation.__module__ = "dmlax.onnx"
+Digest.__module__ = ModelError.__module__ = ModelExplanation.__module__ = "dmlax.onnx"
 
 
 def load(
@@ -47,8 +50,9 @@ def load(
     Args:
       model: the path of an ONNX file or of one that `Model.save` wrote, the bytes of either, a file
         that is open for reading bytes, or an `onnx.ModelProto`.
-      arithmetic: "float32" for the bits of ONNX Runtime's CPU kernels, or "exact" for operators
-        that round once; default "float32", or what a saved model has.
+      arithmetic: "float32" for the bits of ONNX Runtime's CPU kernels, or "exact" for quantized
+        operators that round once, and floats that have one answer on every machine and for every
+        batch; default "float32", or what a saved model has.
       nonzero_size: the rows of every NonZero, Compress and NonMaxSuppression, or these numbers by
         the nodes' names.
       input_shapes: other shapes of inputs, by name; a string is a dynamic size.
@@ -66,7 +70,8 @@ def load(
       A `Model`: call it, or take its `params` and its pure function `apply`.
 
     Raises:
-      UnsupportedError: operators, attributes or dtypes are not known; all of them are listed.
+      UnsupportedError: operators, attributes or dtypes are not known, or operations have no exact
+        form; all of them are listed.
       dmlax.onnx.ModelError: the file is malformed.
       SpecError: an option is wrong (code `option`).
       ImportError: an ONNX model is read without the package `onnx`.

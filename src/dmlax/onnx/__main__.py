@@ -1,4 +1,4 @@
-"""`python -m dmlax.onnx`: lists, compares, times and profiles a model."""
+"""`python -m dmlax.onnx`: lists, compares, digests, times and profiles a model."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import numpy as np
 from dmlax.errors import UnsupportedError
 from dmlax.onnx import Model, load, peer
 from dmlax.onnx.differences import difference_of, print_differences, print_total
+from dmlax.onnx.digest import digest, first_difference, heading
 from dmlax.onnx.inputs import draw_inputs
 from dmlax.onnx.nodes import count_outputs, run_nodes
 from dmlax.onnx.profile import profile
@@ -31,12 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-      0; 1 where a tensor differs; 2 where the model cannot be loaded or compared.
+      0; 1 where a tensor or a digest differs; 2 where the model cannot be loaded or compared.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.html and not options.profile:
         parser.error("--html needs --profile")
+    if (options.tensors or options.expect) and not options.digest:
+        parser.error("--tensors and --expect need --digest")
     try:
         return _run(options)
     except _errors() as error:
@@ -49,6 +52,8 @@ def _run(options: argparse.Namespace) -> int:
         options.html.open("a").close()  # a file that cannot be written is an error at once
     with stage("loading"):
         model = _load(options)
+    if options.digest:
+        return _digest(model, options)
     _list(model, options.model)
     compares = [_compare] * options.compare + [_compare_nodes] * options.nodes
     if not (compares or options.bench or options.profile):
@@ -81,9 +86,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--bench", action="store_true", help="time a call, and ONNX Runtime's")
     parser.add_argument("--profile", action="store_true", help="time each node of a call")
+    parser.add_argument(
+        "--digest", action="store_true", help="print the SHA-256 of each output, and nothing else"
+    )
+    parser.add_argument("--tensors", action="store_true", help="digest every tensor")
+    parser.add_argument("--expect", type=Path, help="an earlier digest, which has to be the same")
     parser.add_argument("--html", type=Path, help="write the profile as a page to this file")
     parser.add_argument("--inputs", type=Path, help="an .npz file of inputs; else likely ones")
-    parser.add_argument("--arithmetic", choices=("exact", "float32"))
+    parser.add_argument(
+        "--arithmetic", choices=("exact", "float32"), help="default of a digest exact"
+    )
     parser.add_argument(
         "--nonzero-size", type=int, help="the rows of every NonZero, Compress and NonMaxSuppression"
     )
@@ -99,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
 def _load(options: argparse.Namespace) -> Model:
     return load(
         options.model,
-        arithmetic=options.arithmetic,
+        arithmetic=options.arithmetic or ("exact" if options.digest else None),
         nonzero_size=options.nonzero_size,
         input_shapes=dict(map(_named_shape, options.shape)),
         constants=dict(map(_named_value, options.constant)),
@@ -137,6 +149,16 @@ def _inputs(model: Model, options: argparse.Namespace) -> dict[str, np.ndarray]:
         with np.load(options.inputs, allow_pickle=False) as file:
             return dict(file)
     return draw_inputs(model._saved, model.inputs)
+
+
+def _digest(model: Model, options: argparse.Namespace) -> int:
+    """Prints the digests of the tensors; 1 if they are not those of a file."""
+    found, first = digest(model, _inputs(model, options), tensors=options.tensors), heading(model)
+    print(first, *found, sep="\n")
+    difference = options.expect and first_difference(options.expect, first, found)
+    if difference:
+        print(difference, file=sys.stderr)
+    return int(bool(difference))
 
 
 def _compare(model: Model, inputs: Tensors, theirs: Tensors) -> bool:

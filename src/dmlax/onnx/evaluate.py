@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dmlax._core import compat
+from dmlax._core import compat, exact
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
@@ -160,11 +160,18 @@ def call(node: Node, operands: list[Any], runner: Runner, ranges: wide.Ranges) -
         keywords = {name: x for name, x in options_of_node.items() if name in row.attributes}
         with jax.named_scope(node.op):
             function = functools.partial(row.function, **keywords)
+            if runner.options.arithmetic == "exact" and not (node.graphs or _is_move(node)):
+                function = exact.of(function)
             outputs = _compute(node, function, operands, ranges)
     outputs = mark_float64(outputs if isinstance(outputs, tuple) else (outputs,))
     for output in outputs:
         expect_simple_sizes(output)
     return outputs
+
+
+def _is_move(node: Node) -> bool:
+    """True for an operator that computes nothing."""
+    return node.op in _MOVES and not node.domain
 
 
 def _compute(
@@ -189,6 +196,7 @@ def _compute(
 
 _BY_METHODS = {"Dropout", "Flatten", "Identity", "Reshape", "Shape", "Size", "Slice", "Split"}
 _BY_METHODS |= {"Squeeze", "Transpose"}
+_MOVES = {*_BY_METHODS}
 _BY_METHODS |= {"Erf", "NonZero"}  # ONNX Runtime's bits; as many rows as there are
 _ROW = 1 << 12  # elements: element-wise functions of fewer compile once for all shapes
 _FEW = 1 << 16  # elements; the shapes of more are found before they are made

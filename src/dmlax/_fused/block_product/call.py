@@ -13,8 +13,8 @@ from dmlax._fused.block_product.plan import BlockPlan, Blocks, axis_names, local
 Product = Callable[[BlockPlan, Blocks], Array]
 
 
-def operator(xla: Product) -> dispatch.Operator[BlockPlan, Blocks, Array]:
-    """Makes the operator, which runs `xla` where no kernel runs."""
+def operator(xla: Product, of_floats: Product) -> dispatch.Operator[BlockPlan, Blocks, Array]:
+    """Makes the operator, which runs `xla` where no kernel runs; `of_floats` defines its floats."""
 
     def tangent(plan: BlockPlan, operands: Blocks, tangents: Blocks) -> Array:
         result: Array
@@ -24,4 +24,11 @@ def operator(xla: Product) -> dispatch.Operator[BlockPlan, Blocks, Array]:
     kernel = dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu")
     lowerings = (kernel, dispatch.Lowering("xla", xla))
     splitting = dispatch.Splitting(axis_names, local_plan)
-    return dispatch.Operator("block_product", plan, lowerings, tangent=tangent, splitting=splitting)
+    return dispatch.Operator(
+        "block_product",
+        plan,
+        lowerings,
+        tangent=tangent,
+        splitting=splitting,
+        definition=lambda plan: None if plan.levels else functools.partial(of_floats, plan),
+    )

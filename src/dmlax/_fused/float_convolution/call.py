@@ -34,6 +34,7 @@ FLOAT_CONVOLUTION: dispatch.Operator[FloatPlan, Operands, Array] = dispatch.Oper
     tangent=_tangent,
     partition=output_partition,
     splitting=dispatch.Splitting(axis_names, local_plan),
+    definition=lambda plan: functools.partial(compose, plan),
 )
 
 

@@ -1,6 +1,7 @@
 """Calls of the float operators of rows."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 
 import jax
@@ -34,8 +35,17 @@ def _operator(name: str) -> dispatch.Operator[RowsPlan, Rows, Array]:
     )
 
 
-NORMALIZE = _operator("normalize_rows")
-SOFTMAX = _operator("softmax_rows")
+def _definition(plan: RowsPlan) -> Callable[[Rows], Array]:
+    return functools.partial(xla.run, plan)
+
+
+def _definition_of_softmax(plan: RowsPlan) -> Callable[[Rows], Array] | None:
+    """A softmax of float32 differs in subnormal shares alone."""
+    return _definition(plan) if plan.input.dtype.itemsize == 8 else None
+
+
+NORMALIZE = replace(_operator("normalize_rows"), definition=_definition)
+SOFTMAX = replace(_operator("softmax_rows"), definition=_definition_of_softmax)
 AVERAGE = replace(
     NORMALIZE, name="average_bytes", plan=plan_average, partition=None, splitting=None
 )

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from dmlax._core import compat, float_bits, ieee, sums
+from dmlax._core import compat, exact, float_bits, float_functions, ieee, sums
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax._fused.rows import call as rows
@@ -102,8 +102,13 @@ for _op, _versions, _device in BINARY:
 
 
 @operator("Erf", 9, 13)
-def erf(x: Tensor) -> Tensor:
-    """The error function: XLA's; known values have ONNX Runtime's bits."""
+def erf(x: Tensor, *, arithmetic: Arithmetic) -> Tensor:
+    """The error function: with "float32" XLA's, and ONNX Runtime's bits of known values."""
+    if arithmetic == "exact":
+        if not is_known(x):
+            return exact.apply(float_functions.erf, x)
+        with compat.on_cpu_at_once():
+            return np.asarray(exact.apply(float_functions.erf, jnp.asarray(x)))
     if is_known(x) and x.dtype == np.float32:
         expect_memory(np.float64, 8, x.size)  # intermediate values
         return error_function.erf(x)
@@ -189,8 +194,11 @@ def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
 
 @operator("Gelu", 20)
 @operator("Gelu", 1, domain=MICROSOFT)
-def gelu(x: Array, *, approximate: str = "none") -> Array:
+def gelu(x: Array, *, approximate: str = "none", arithmetic: Arithmetic) -> Array:
     """The Gaussian error linear unit."""
+    if arithmetic == "exact":
+        is_by_tanh = approximate == "tanh"
+        return exact.apply(float_functions.gelu_tanh if is_by_tanh else float_functions.gelu, x)
     return jax.nn.gelu(x, approximate=approximate == "tanh")
 
 
@@ -258,9 +266,11 @@ def matrix_product(a: Array, b: Array) -> Array:
 
 
 @operator("Einsum", 12, 28)
-def einstein_sum(*inputs: Array, equation: str) -> Array:
-    """Multiplies along the axes of an equation, and adds."""
-    return jnp.einsum(equation, *inputs, precision=lax.Precision.HIGHEST)
+def einstein_sum(*inputs: Array, equation: str, arithmetic: Arithmetic) -> Array:
+    """Multiplies along the axes of an equation, and adds; "exact" from the first to the last."""
+    first_to_last = [(0, 1)] * (len(inputs) - 1) or [(0,)]
+    path: Any = first_to_last if arithmetic == "exact" else "auto"
+    return jnp.einsum(equation, *inputs, optimize=path, precision=lax.Precision.HIGHEST)
 
 
 class GemmFactors(NamedTuple):

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core import ieee, rational, sums
+from dmlax._core import exact, float_functions, ieee, rational, sums
+from dmlax._core.requantize import Arithmetic
 from dmlax._fused.rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.floats import (
@@ -135,17 +136,29 @@ def _widened(row: _Unary, x: Array, attributes: Mapping[str, float]) -> Array:
     return y.astype(x.dtype) if is_float(y) else y
 
 
+_EXACT = {
+    "Sigmoid": float_functions.sigmoid,
+    "Softplus": float_functions.softplus,
+    "Tanh": float_functions.tanh,
+}
+"""Operators that are no single operation of JAX, or have ONNX Runtime's bits."""
+
+
 def _unary(row: _Unary) -> Callable[..., Tensor]:
     """The operator of a row."""
 
-    def compute(x: Tensor, **attributes: float) -> Tensor:
-        return _widened(row, to_device(x), attributes)
+    def compute(x: Tensor, *, arithmetic: Arithmetic, **attributes: float) -> Tensor:
+        x = to_device(x)
+        if arithmetic == "exact" and row.op in _EXACT:
+            return exact.apply(_EXACT[row.op], x)
+        return _widened(row, x, attributes)
 
     tensor = inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Tensor)
+    of_context = inspect.signature(compute).parameters["arithmetic"]
     parameters = inspect.signature(row.function).parameters.values()
     named = [x.replace(annotation=type(x.default)) for x in parameters if x.kind == x.KEYWORD_ONLY]
     attributes = [x for x in named if x.annotation in (int, float)]
-    compute.__signature__ = inspect.Signature([tensor, *attributes])  # type: ignore[attr-defined]
+    compute.__signature__ = inspect.Signature([tensor, of_context, *attributes])  # type: ignore[attr-defined]
     return compute
 
 
@@ -202,14 +215,18 @@ def cast_like(x: Tensor, like: Parameter, *, saturate: int = 1, round_mode: str 
 def _along(function: _Function) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """A function of the last axis as two: along an axis, and over all axes from one on."""
 
-    def along_axis(x: Array, *, axis: int = -1) -> Array:
-        moved = function(jnp.moveaxis(x, axis, -1))
+    def compute(x: Array, arithmetic: Arithmetic) -> Array:
+        y = function(x)  # the kernels and XLA differ in subnormal numbers
+        return exact.settle(y) if arithmetic == "exact" else y
+
+    def along_axis(x: Array, *, axis: int = -1, arithmetic: Arithmetic) -> Array:
+        moved = compute(jnp.moveaxis(x, axis, -1), arithmetic)
         return jnp.moveaxis(moved, -1, axis)
 
-    def over_matrix(x: Array, *, axis: int = 1) -> Array:
+    def over_matrix(x: Array, *, axis: int = 1, arithmetic: Arithmetic) -> Array:
         first = axis % x.ndim if axis < 0 else axis
         matrix = x.reshape((math.prod(x.shape[:first]), math.prod(x.shape[first:])))
-        return function(matrix).reshape(x.shape)
+        return compute(matrix, arithmetic).reshape(x.shape)
 
     return along_axis, over_matrix
 

@@ -307,7 +307,12 @@ def multiply_few_rows(a: Array, held: Array, scale: Array, zero_point: Array) ->
     return jnp.stack(result).reshape((*a.shape[:-1], count)).astype(a.dtype)
 
 
-BLOCKS = block_product.operator(multiply_blocks)
+def _multiply_by_columns(plan: BlockPlan, operands: Blocks) -> Array:
+    """The product of blocks without levels, as every platform can compute it."""
+    return multiply(operands.a, _weights_of(plan, operands.held), *operands[2:])
+
+
+BLOCKS = block_product.operator(multiply_blocks, _multiply_by_columns)
 
 
 @operator("MatMulNBits", 1, domain=MICROSOFT)

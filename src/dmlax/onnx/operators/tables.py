@@ -4,6 +4,7 @@ With `arithmetic="float32"` they hold ONNX Runtime's bits: it makes these tables
 float32 operations in the same order.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from dmlax._core import compat
+from dmlax._core import compat, exact
 from dmlax._core.rational import LOGISTIC
 from dmlax._core.requantize import Arithmetic
 from dmlax._fused.softmax.call import SOFTMAX
@@ -121,9 +122,12 @@ def of_nodes(
             options = {**node.attributes, "arithmetic": arithmetic, "version": node.version}
             keywords = {name: options[name] for name in row.attributes if name in options}
             (output,) = node.outputs
-            of_floats = None if node.domain else _ON_HOST.get(node.op)
-            function = of_floats or row.function
-            values[output] = np.asarray(function(*map(values.get, node.inputs), **keywords))
+            function = functools.partial(row.function, **keywords)
+            if arithmetic == "exact":
+                function = exact.of(function)
+            elif node.op in _ON_HOST and not node.domain:
+                function = functools.partial(_ON_HOST[node.op], **node.attributes)
+            values[output] = np.asarray(function(*map(values.get, node.inputs)))
     table: np.ndarray = values[output].reshape(-1)
     return table
 

@@ -142,17 +142,20 @@ def quantized_embed_layer_normalization(
 
 
 @operator("FastGelu", 1, domain=MICROSOFT)
-def fast_gelu(x: Array, bias: Array | None = None) -> Array:
+def fast_gelu(x: Array, bias: Array | None = None, *, arithmetic: Arithmetic = "float32") -> Array:
     """The Gaussian error linear unit of x plus a bias, by tanh."""
-    wide = (x if bias is None else x + bias).astype(np.float32)
+    x = x if bias is None else x + bias
+    if arithmetic == "exact":
+        return floats.gelu(x, approximate="tanh", arithmetic=arithmetic)
+    wide = x.astype(np.float32)
     slope = 0.7978845608028654 + 0.035677408136300125 * wide * wide
     return (0.5 * wide * (1 + jnp.tanh(wide * slope))).astype(x.dtype)
 
 
 @operator("BiasGelu", 1, domain=MICROSOFT)
-def bias_gelu(x: Array, bias: Array) -> Array:
+def bias_gelu(x: Array, bias: Array, *, arithmetic: Arithmetic) -> Array:
     """The Gaussian error linear unit of a sum."""
-    return floats.gelu(x + bias)
+    return floats.gelu(x + bias, arithmetic=arithmetic)
 
 
 @operator("QuickGelu", 1, domain=MICROSOFT)

@@ -1,0 +1,152 @@
+"""A model loaded with `arithmetic="exact"` has one answer, and a digest of it."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import dmlax.onnx
+from dmlax import UnsupportedError, reproducible
+from dmlax._core import exact
+from dmlax.onnx.__main__ import main
+from dmlax.onnx.digest import canonical_bytes
+from support import exact_models
+from support.instruction_sets import NAMES
+from support.onnx_files import File
+
+
+@functools.cache
+def here():
+    return exact_models.digests()
+
+
+def _of_model(name):
+    model, inputs = exact_models.MODELS[name]()
+    return dmlax.onnx.load(model, arithmetic="exact"), inputs
+
+
+@pytest.mark.parametrize(
+    ("kernels", "processor"),
+    [("portable", "SSE4_2"), ("none", "AVX2")],
+)
+def test_other_kernels_and_instructions_have_the_same_digests(kernels, processor):
+    assert NAMES[-1] == "portable"
+    flags = f"--xla_cpu_max_isa={processor}"
+    environment = {"DMLAX_NATIVE_ISA": kernels, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-m", "support.exact_models"],
+        env=os.environ | environment,
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == here()
+
+
+@pytest.mark.parametrize("name", exact_models.MODELS)
+def test_a_batch_has_the_bits_of_its_images(name):
+    (file, inputs), (model, _) = exact_models.MODELS[name](), _of_model(name)
+    whole = {key: np.asarray(x) for key, x in model(inputs).items()}
+    shapes = {key: (1, *x.shape[1:]) for key, x in inputs.items()}
+    single = dmlax.onnx.load(file, arithmetic="exact", input_shapes=shapes)
+    parts = [single({key: x[i : i + 1] for key, x in inputs.items()}) for i in range(3)]
+    for key, x in whole.items():
+        joined = np.concatenate([np.asarray(part[key]) for part in parts])
+        np.testing.assert_array_equal(joined.view(np.int32), x.view(np.int32))
+
+
+def test_eager_and_exported_calls_have_the_bits_of_a_jitted_one():
+    model, inputs = _of_model("random 0")
+    wanted = model(inputs)
+    exported = model.export(inputs)
+    reloaded = jax.export.deserialize(exported.serialize())
+    others = (model.apply(model.params, inputs), reloaded.call(model.params, inputs))
+    for found in others:
+        for key, x in wanted.items():
+            np.testing.assert_array_equal(
+                np.asarray(found[key]).view(np.int32), np.asarray(x).view(np.int32)
+            )
+
+
+@pytest.mark.parametrize("op", ["Exp", "Log", "Tanh", "Sigmoid", "Erf", "Softplus", "Sin", "Sqrt"])
+def test_functions_are_those_of_reproducible(op):
+    file = File(22)
+    x = np.float32([-2.5, -0.0, 1e-39, 0.3, 7.0, np.nan, np.inf]).repeat(3)
+    file.output(file.node(op, file.input(x)), np.float32)
+    (found,) = dmlax.onnx.load(file.model(), arithmetic="exact")(file.inputs).values()
+    wanted = getattr(reproducible, op.lower())(x)
+    np.testing.assert_array_equal(
+        np.asarray(found).view(np.int32), np.asarray(wanted).view(np.int32)
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 15, 64, 100, 700])
+def test_a_product_has_the_bits_of_dot_and_its_usual_gradient(depth):
+    random = np.random.default_rng(depth)
+    x, y = (random.standard_normal(shape).astype(np.float32) for shape in ((5, depth), (depth, 3)))
+    product = exact.of(jax.numpy.matmul)
+    wanted = reproducible.dot(x[:, None], y.T[None])
+    np.testing.assert_array_equal(jax.jit(product)(x, y), wanted)
+    gradient = jax.grad(lambda x: product(x, y).sum())(x)
+    np.testing.assert_allclose(gradient, np.broadcast_to(y.sum(1), x.shape), rtol=1e-5, atol=1e-5)
+
+
+def test_all_that_has_no_exact_form_is_one_error():
+    file = File(22)
+    x = file.input(np.ones(3, np.float32))
+    for op in ("Tan", "Acosh", "Exp"):
+        file.output(file.node(op, x), np.float32)
+    with pytest.raises(UnsupportedError) as caught:
+        dmlax.onnx.load(file.model(), arithmetic="exact")
+    text = str(caught.value)
+    assert "Tan" in text
+    assert "Acosh" in text
+    assert "Exp" not in text
+    assert 'take arithmetic="float32"' in text
+
+
+def test_the_canonical_form_has_one_nan_and_two_zeros():
+    bits = np.uint32([0x7FC12345, 0xFFC00000, 0x80000000, 0x3F800000])
+    wanted = b"float32[2,2]\n" + np.uint32([0x7FC00000, 0x7FC00000, *bits[2:]]).tobytes()
+    assert canonical_bytes(bits.view(np.float32).reshape(2, 2)) == wanted
+    assert canonical_bytes(np.asarray([True, False])) == b"bool[2]\n\x01\x00"
+
+
+def test_the_command_prints_a_digest_and_finds_the_first_tensor_that_differs(tmp_path, capsys):
+    file = File(22)
+    x = file.input(np.float32([[1, 2, 3]]))
+    y = file.node("Exp", x)
+    file.output(file.node("Add", y, y), np.float32)
+    path, inputs, known = (tmp_path / name for name in ("m.onnx", "x.npz", "digest.txt"))
+    path.write_bytes(file.model().SerializeToString())
+    np.savez(inputs, **file.inputs)
+    command = [str(path), "--digest", "--tensors", "--inputs", str(inputs)]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    first, *lines = printed.splitlines()
+    assert first == "# exact-1"
+    assert [line.split()[1:] for line in lines] == [
+        ["float32[1,3]", "input", "x0"],
+        ["float32[1,3]", "Exp0_0"],
+        ["float32[1,3]", "Add1_0"],
+    ]
+    known.write_text(printed)
+    assert main([*command, "--expect", str(known)]) == 0
+    model = dmlax.onnx.load(path, arithmetic="exact")
+    assert list(map(str, dmlax.onnx.digest(model, file.inputs, tensors=True))) == lines
+    np.savez(inputs, x0=np.float32([[1, 2, 4]]))
+    known.write_text("\n".join([first, lines[0], *lines[1:]]))
+    capsys.readouterr()
+    assert main([*command, "--expect", str(known)]) == 1
+    assert "the first tensor that differs: input x0\n" in capsys.readouterr().err
+    assert main([*command, "--arithmetic", "float32", "--expect", str(known)]) == 1
+    assert "begins with '# exact-1', expected '# float32'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(path), "--tensors"])
