@@ -18,6 +18,7 @@ from dmlax.onnx import ModelError
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators.table import why_no_pass
 from tools.fuzz import litert_models
+from tools.litert import cases
 from tools.litert.files import Op, Subgraph, Tensor, flexbuffer, model
 
 RNG = np.random.default_rng(0)
@@ -350,6 +351,17 @@ def test_detectors_that_are_no_detectors_are_refused():
     ours = dmlax.litert.load(detector(), operators=twice, outputs=["boxes"])
     x = np.ones((1, 3, 4), np.float32)
     assert ours(x, x[..., :3])["boxes"].tolist() == x.tolist()
+
+
+def test_a_state_s_zero_point_is_of_its_dtype():
+    for seed in range(9):
+        graph = cases.svdf(np.random.default_rng(seed))
+        (state,) = (x for x in graph.tensors.values() if x.is_variable)
+        if np.dtype(state.dtype).kind == "i":
+            break
+    state.zeros = [-(2**63)]
+    with pytest.raises(ModelError, match="has the zero point -9223372036854775808"):
+        dmlax.litert.load(model(graph))
 
 
 def test_weights_of_float16_are_folded():

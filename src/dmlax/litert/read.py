@@ -488,6 +488,9 @@ class _Reader:
                         body.first[key] = body.current[key] = key
                         self.types[key] = info.type
                         zero = info.zero_points[0] if info.zero_points else 0
+                        limits = np.iinfo(info.type.dtype) if info.type.dtype.kind in "iu" else None
+                        is_of_dtype = limits is None or limits.min <= zero <= limits.max
+                        expect(is_of_dtype, f"{info.place} has the zero point {zero}")
                         self.initial[key] = np.full(info.shape, zero, info.type.dtype)
                     operands[place] = body.current[key]
                     body.current[key] = body.unused(f"{key}:{len(body.nodes)}")
