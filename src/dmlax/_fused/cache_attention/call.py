@@ -25,5 +25,10 @@ def operator(xla: Attend) -> dispatch.Operator[CachePlan, Caches, Array]:
     lowerings = (kernel, dispatch.Lowering("xla", xla))
     splitting = dispatch.Splitting(axis_names, local_plan)
     return dispatch.Operator(
-        "cache_attention", plan, lowerings, tangent=tangent, splitting=splitting
+        "cache_attention",
+        plan,
+        lowerings,
+        tangent=tangent,
+        splitting=splitting,
+        definition=lambda plan: functools.partial(xla, plan),
     )
