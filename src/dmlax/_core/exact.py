@@ -151,7 +151,8 @@ def _run(program: Any, operands: Sequence[Any], is_sum: bool = False) -> list[An
     def read(atom: Any) -> Any:
         if not isinstance(atom, compat.Constant):
             return values[atom]
-        return jnp.asarray(atom.val, atom.aval.dtype)
+        aval: Any = atom.aval
+        return jnp.asarray(atom.val, aval.dtype)
 
     for equation in jaxpr.eqns:
         sliced = equation.invars[0] if is_sum and equation.primitive.name == "slice" else None
@@ -249,8 +250,7 @@ def _labelled(program: compat.Program) -> tuple[Any, Any] | None:
     if last.primitive.name == "dmlax_label" and hasattr(last.params["call"], "operator"):
         return last.params["call"], last.params["operands"]
     inner = compat.called(last)
-    is_all = inner is not None and len(program.eqns) == 1
-    return _labelled(inner.jaxpr) if is_all else None
+    return None if inner is None or len(program.eqns) > 1 else _labelled(inner.jaxpr)
 
 
 def _flushed(x: Array) -> Array:
@@ -277,7 +277,8 @@ def _keys(x: Array, merges_zeros: bool = False) -> Array:
 def _extreme(equation: compat.Equation, operands: Sequence[Array]) -> Array:
     """A largest or least element; -0 is below +0, and NaN wins."""
     if operands[0].dtype.itemsize == 8:
-        return _as_it_is(equation, operands)[0]
+        wide: Array = _as_it_is(equation, operands)[0]
+        return wide
     is_least = equation.primitive.name in _SMALLEST
     primitive = {"min": lax.max_p, "reduce_min": lax.reduce_max_p, "cummin": lax.cummax_p}.get(
         equation.primitive.name, equation.primitive
@@ -345,7 +346,7 @@ def _clamp(params: Any, low: Array, x: Array, high: Array) -> Array:
 
 
 def _product(params: Any, x: Array, y: Array) -> Array:
-    wide = (each.astype(np.float32) for each in (x, y))
+    wide = x.astype(np.float32), y.astype(np.float32)
     return ordered_products.dot_general(*wide, params["dimension_numbers"])
 
 
@@ -365,6 +366,7 @@ def _convolution(params: Any, x: Array, w: Array) -> Array:
 
 @compat.shared("axes")
 def _total(x: Array, axes: tuple[int, ...]) -> Array:
+    total: Array
     (total,) = _replaced(lambda x: sums.total(x, sorted(axes), sums.IN_ROWS), x)
     return total.squeeze(axes)
 

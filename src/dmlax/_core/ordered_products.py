@@ -94,7 +94,8 @@ def _map(function: Callable[[Any], Array], operands: Any, sums_of_each: int) -> 
     at_once = _AT_ONCE // max(sums_of_each, 1) if is_static((count, sums_of_each)) else 0
     if at_once and 0 < count <= at_once:
         return jax.vmap(function)(operands)
-    return lax.map(function, operands, batch_size=at_once if at_once > 1 else None)
+    mapped: Array = lax.map(function, operands, batch_size=at_once if at_once > 1 else None)
+    return mapped
 
 
 @compat.shared()
