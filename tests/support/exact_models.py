@@ -3,6 +3,7 @@
 import functools
 import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,9 +11,11 @@ import onnx
 import dmlax.onnx
 from support.onnx_files import File
 
-_UNARY = ("Exp", "Log", "Tanh", "Sigmoid", "Erf", "Softplus", "Softsign", "Elu", "Selu", "Celu")
-_UNARY += ("Mish", "HardSwish", "Gelu", "Sin", "Cos", "Atan", "Sqrt", "Reciprocal", "Neg", "Relu")
-_UNARY += ("LeakyRelu", "Floor", "HardSigmoid", "Sign", "Abs")
+_UNARY = (
+    *("Exp", "Log", "Tanh", "Sigmoid", "Erf", "Softplus", "Softsign", "Elu", "Selu", "Celu"),
+    *("Mish", "HardSwish", "Gelu", "Sin", "Cos", "Atan", "Sqrt", "Reciprocal", "Neg", "Relu"),
+    *("LeakyRelu", "Floor", "HardSigmoid", "Sign", "Abs"),
+)
 _BINARY = ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min")
 _ROWS = ("Softmax", "LogSoftmax", "LpNormalization", "CumSum")
 _REDUCTIONS = ("ReduceMean", "ReduceSumSquare", "ReduceL2", "ReduceLogSumExp", "ReduceMax")
@@ -38,10 +41,11 @@ def random_graph(seed: int, count: int = 9) -> Graph:
         elif kind == 3:
             op = str(random.choice(_ROWS))
             axis = [file.constant(np.int64(2))] if op == "CumSum" else []
-            made = file.node(op, x, *axis, **({} if axis else {"axis": int(random.integers(1, 3))}))
+            along: dict[str, Any] = {} if axis else {"axis": int(random.integers(1, 3))}
+            made = file.node(op, x, *axis, **along)
         elif kind == 4:
             op = str(random.choice(_REDUCTIONS))
-            made = file.node("Sub", y, file.node(op, x, file.constant(np.int64([2])), keepdims=1))
+            made = file.node("Sub", y, file.node(op, x, file.constant(np.array([2])), keepdims=1))
         else:
             made = file.node("MatMul", x, file.constant(_floats(random, 7, 7)))
         known.append(made)
@@ -54,24 +58,24 @@ def transformer() -> Graph:
     """A block whose products are quantized, and an attention of floats."""
     random, file, width = np.random.default_rng(1), File(22), 16
 
-    def quantized(x: str, scale: float) -> str:
+    def quantized(x: str, scale: float) -> Any:
         parameters = file.constant(np.float32(scale)), file.constant(np.uint8(121))
         return file.node(
             "DequantizeLinear", file.node("QuantizeLinear", x, *parameters), *parameters
         )
 
-    def linear(x: str, depth: int, columns: int) -> str:
+    def linear(x: str, depth: int, columns: int) -> Any:
         w = file.constant(random.integers(-127, 128, (depth, columns)).astype(np.int8))
         parameters = file.constant(np.float32(0.007)), file.constant(np.int8(0))
         y = file.node("MatMul", quantized(x, 0.05), file.node("DequantizeLinear", w, *parameters))
         return quantized(file.node("Add", y, file.constant(_floats(random, columns))), 0.04)
 
-    def normal(x: str) -> str:
+    def normal(x: str) -> Any:
         parameters = (file.constant(_floats(random, width)) for _ in range(2))
         return file.node("LayerNormalization", x, *parameters)
 
-    def heads(x: str) -> str:
-        apart = file.node("Reshape", x, file.constant(np.int64([0, 6, 2, 8])))
+    def heads(x: str) -> Any:
+        apart = file.node("Reshape", x, file.constant(np.array([0, 6, 2, 8])))
         return file.node("Transpose", apart, perm=[0, 2, 1, 3])
 
     x = file.input(_floats(random, 3, 6, width))
@@ -80,7 +84,7 @@ def transformer() -> Graph:
     scores = file.node("MatMul", q, file.node("Transpose", k, perm=[0, 1, 3, 2]))
     shares = file.node("Softmax", file.node("Mul", scores, file.constant(np.float32(0.3535))))
     y = file.node("Transpose", file.node("MatMul", shares, v), perm=[0, 2, 1, 3])
-    y = linear(file.node("Reshape", y, file.constant(np.int64([0, 6, width]))), width, width)
+    y = linear(file.node("Reshape", y, file.constant(np.array([0, 6, width]))), width, width)
     x = file.node("Add", x, y)
     wide = linear(normal(x), width, 40)
     share = file.node("Erf", file.node("Div", wide, file.constant(np.float32(2**0.5))))
@@ -94,10 +98,16 @@ def decoder() -> Graph:
     """A step of products with 4-bit blocks, at level 4 and of floats, and an attention."""
     random, file, width = np.random.default_rng(2), File(24), 64
 
-    def linear(x: str, columns: int, level: int) -> str:
+    def linear(x: str, columns: int, level: int) -> Any:
         held = file.constant(random.integers(0, 256, (columns, 2, 16)).astype(np.uint8))
         scales = file.constant(random.uniform(0.01, 0.02, columns * 2).astype(np.float32))
-        options = {"K": width, "N": columns, "bits": 4, "block_size": 32, "accuracy_level": level}
+        options: dict[str, Any] = {
+            "K": width,
+            "N": columns,
+            "bits": 4,
+            "block_size": 32,
+            "accuracy_level": level,
+        }
         return file.node("MatMulNBits", x, held, scales, domain="com.microsoft", **options)
 
     x = file.input(_floats(random, 3, 2, width))

@@ -45,7 +45,8 @@ def apart(x: Array) -> Array:
 
     XLA would compute an operand of a sum again in every term, and compile for minutes.
     """
-    return compat.opaque(x, _apart)
+    same: Array = compat.opaque(x, _apart)
+    return same
 
 
 def _apart(x: Array) -> Array:
@@ -53,7 +54,8 @@ def _apart(x: Array) -> Array:
         return x
     struct = jax.ShapeDtypeStruct(x.shape, x.dtype)
     in_loop = {"cpu": _through_a_loop}  # which drops barriers
-    return choice.by_platform(x, struct, jax.lax.optimization_barrier, in_loop)
+    same: Array = choice.by_platform(x, struct, jax.lax.optimization_barrier, in_loop)
+    return same
 
 
 def _through_a_loop(x: Array) -> Array:
@@ -61,9 +63,10 @@ def _through_a_loop(x: Array) -> Array:
     (payload, _), first = _NAN[x.dtype.itemsize], (slice(0, 1),) * x.ndim
 
     def goes_on(x: Array) -> Array:
-        return (float_bits.raw_bits(x[first]) == payload).all()
+        return jnp.all(float_bits.raw_bits(x[first]) == payload)
 
-    return jax.lax.while_loop(goes_on, _exchange_nan, x)
+    same: Array = jax.lax.while_loop(goes_on, _exchange_nan, x)
+    return same
 
 
 def narrow(x: Array, dtype: DTypeLike) -> Array:

@@ -159,7 +159,7 @@ def call(node: Node, operands: list[Any], runner: Runner, ranges: wide.Ranges) -
         options_of_node = {**node.attributes, **context._asdict()}
         keywords = {name: x for name, x in options_of_node.items() if name in row.attributes}
         with jax.named_scope(node.op):
-            function = functools.partial(row.function, **keywords)
+            function: Callable[..., Any] = functools.partial(row.function, **keywords)
             if runner.options.arithmetic == "exact" and not (node.graphs or _is_move(node)):
                 function = exact.of(function)
             outputs = _compute(node, function, operands, ranges)

@@ -106,7 +106,7 @@ def erf(x: Tensor, *, arithmetic: Arithmetic) -> Tensor:
     """The error function: with "float32" XLA's, and ONNX Runtime's bits of known values."""
     if arithmetic == "exact":
         if not is_known(x):
-            return exact.apply(float_functions.erf, x)
+            return exact.apply(float_functions.erf, to_device(x))
         with compat.on_cpu_at_once():
             return np.asarray(exact.apply(float_functions.erf, jnp.asarray(x)))
     if is_known(x) and x.dtype == np.float32:
@@ -268,7 +268,7 @@ def matrix_product(a: Array, b: Array) -> Array:
 @operator("Einsum", 12, 28)
 def einstein_sum(*inputs: Array, equation: str, arithmetic: Arithmetic) -> Array:
     """Multiplies along the axes of an equation, and adds; "exact" from the first to the last."""
-    first_to_last = [(0, 1)] * (len(inputs) - 1) or [(0,)]
+    first_to_last: list[tuple[int, ...]] = [(0, 1)] * (len(inputs) - 1) or [(0,)]
     path: Any = first_to_last if arithmetic == "exact" else "auto"
     return jnp.einsum(equation, *inputs, optimize=path, precision=lax.Precision.HIGHEST)
 

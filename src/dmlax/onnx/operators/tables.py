@@ -122,7 +122,7 @@ def of_nodes(
             options = {**node.attributes, "arithmetic": arithmetic, "version": node.version}
             keywords = {name: options[name] for name in row.attributes if name in options}
             (output,) = node.outputs
-            function = functools.partial(row.function, **keywords)
+            function: Callable[..., Any] = functools.partial(row.function, **keywords)
             if arithmetic == "exact":
                 function = exact.of(function)
             elif node.op in _ON_HOST and not node.domain:
