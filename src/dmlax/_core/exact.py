@@ -47,7 +47,7 @@ _MOVES = (
         "dmlax_with_nan",
     ),
     *("dmlax_hide_constant", "dmlax_label", "dmlax_refuse", "reduce_precision", "pvary", "pcast"),
-    *("empty", "empty2", "full_like", "sharding_constraint", "dmlax_wide"),
+    *("tile", "empty", "empty2", "full_like", "sharding_constraint", "dmlax_wide"),
 )
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "add": ieee.add,
@@ -200,7 +200,8 @@ def _outputs(equation: compat.Equation, operands: list[Any]) -> _Outputs:
     (dtype, _), *more = avals
     if name in _LARGEST or name in _SMALLEST:
         return [_extreme(equation, operands)]
-    if name in _COMPARISONS | _ROUNDINGS:
+    is_choice = name == "reduce_window" and _only_compares(equation.params["jaxpr"])
+    if name in _COMPARISONS | _ROUNDINGS or is_choice:
         return _as_it_is(equation, [_flushed(x) for x in operands])
     if name in _FUNCTIONS and not more and _is_known(name, operands):
         return [_function(_FUNCTIONS[name], operands, dtype)]
@@ -211,6 +212,16 @@ def _outputs(equation: compat.Equation, operands: list[Any]) -> _Outputs:
     kinds = dict.fromkeys(x.dtype.name for x in operands if _is_float(x))
     text = f"{name} of {' and '.join(kinds) or dtype.name} has no exact form"
     raise UnsupportedError(f'{text}: take arithmetic="float32"')
+
+
+def _only_compares(program: compat.Program) -> bool:
+    """Whether a program does no more with floats than compare and select."""
+    return all(
+        _only_compares(inner.jaxpr)
+        if (inner := compat.called(equation)) is not None
+        else equation.primitive.name in _COMPARISONS | {"and", "not", "or", "select_n"}
+        for equation in program.eqns
+    )
 
 
 def _is_known(name: str, operands: Sequence[Any]) -> bool:

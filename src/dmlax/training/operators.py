@@ -26,7 +26,7 @@ _FOUR_BITS = (jnp.int4, jnp.uint4)
 _FLOATS = "float32, bfloat16 or float16"
 _BIAS = f"{_FLOATS}; rounded to int32 as by `dmlax.calibration.quantize_bias`"
 _SECTIONS = """\
-The arguments that are not listed are the operator's.
+The arguments that are not listed are the operator's, `requantization` apart.
 
 Args:
 {arguments}
