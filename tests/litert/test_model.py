@@ -397,6 +397,30 @@ def test_an_svdf_of_a_byte_state_is_refused_with_the_reason():
         dmlax.litert.load(model(Subgraph(tensors, [op], ["x"], ["y"])))
 
 
+@pytest.mark.parametrize("name", ["RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "RANGE"])
+def test_sizes_that_need_more_memory_than_the_file_may_have_are_refused(name):
+    size = 1 << 30
+    known = [0, size, 1] if name == "RANGE" else [[1, size]]
+    made = (np.int32, (size,)) if name == "RANGE" else (np.float32, (1, 1, size, 1))
+    tensors = {f"k{i}": Tensor(np.int32, np.shape(k), np.int32(k)) for i, k in enumerate(known)}
+    tensors["x"] = Tensor(np.float32, (1, 2, 2, 1))
+    inputs = [*(["x"] if len(known) == 1 else []), *(f"k{i}" for i in range(len(known)))]
+    tensors["y"] = Tensor(*made)
+    file = model(Subgraph(tensors, [Op(name, inputs, ["y"])], ["x"], ["y"]))
+    with pytest.raises(UnsupportedError, match="known while a program is traced"):
+        dmlax.litert.load(file)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_ranges_of_no_finite_numbers_are_refused(value):
+    known = {"start": 0, "end": value, "step": 1}
+    tensors = {name: Tensor(np.float32, (), np.float32(x)) for name, x in known.items()}
+    tensors |= {"x": Tensor(np.float32, (2,)), "y": Tensor(np.float32, (2,))}
+    file = model(Subgraph(tensors, [Op("RANGE", [*known], ["y"])], ["x"], ["y"]))
+    with pytest.raises(ModelError, match=f"from 0.0 to {value} by 1.0, expected finite numbers"):
+        dmlax.litert.load(file)
+
+
 @pytest.mark.parametrize("data", [b"", b"TFL3", b"\0\0\0\0TFL3", b"PK\3\4", b"\x18\0\0\0ONNX"])
 def test_bytes_that_are_no_model_are_refused(data):
     with pytest.raises(ModelError):

@@ -12,6 +12,7 @@ from jax import Array, lax
 from dmlax.errors import UnsupportedError
 from dmlax.litert.operators.table import Call, Info, Known, Tensor, expect_rank, operator
 from dmlax.onnx.errors import ModelError
+from dmlax.onnx.operators.values import expect_memory
 
 
 def zero_of(info: Info) -> int:
@@ -276,6 +277,10 @@ def range_(call: Call, start: Known, limit: Known, delta: Known) -> np.ndarray:
     values = [x.ravel()[0] for x in (start, limit, delta)]
     if values[2] == 0:
         raise ModelError("its step is 0")
+    first, end, step = (x.item() for x in values)
+    if not all(map(math.isfinite, (first, end, step))):
+        raise ModelError(f"it goes from {first} to {end} by {step}, expected finite numbers")
+    expect_memory(call.output.dtype, max(math.ceil((end - first) / step), 0))
     return np.arange(*values, dtype=call.output.dtype)
 
 

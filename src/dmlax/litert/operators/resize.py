@@ -8,6 +8,7 @@ from dmlax._core import fixed_point, ieee
 from dmlax.errors import UnsupportedError
 from dmlax.litert.operators.table import Call, Known, expect_rank, operator
 from dmlax.onnx.errors import ModelError
+from dmlax.onnx.operators.values import expect_memory
 
 
 def _sizes(x: Array, sizes: np.ndarray) -> list[tuple[int, int]]:
@@ -16,6 +17,7 @@ def _sizes(x: Array, sizes: np.ndarray) -> list[tuple[int, int]]:
     wanted = [int(size) for size in sizes.ravel()]
     if len(wanted) != 2 or min(wanted) < 1 or 0 in x.shape[1:3]:
         raise ModelError(f"its size is {wanted} for an input {list(x.shape)}")
+    expect_memory(np.int64, 8, sum(wanted))  # the indices and weights of both axes
     return list(zip(x.shape[1:3], wanted, strict=True))
 
 
