@@ -51,8 +51,8 @@ def load(
       model: the path of an ONNX file or of one that `Model.save` wrote, the bytes of either, a file
         that is open for reading bytes, or an `onnx.ModelProto`.
       arithmetic: "float32" for the bits of ONNX Runtime's CPU kernels, or "exact" for quantized
-        operators that round once, and floats that have one answer on every machine and for every
-        batch; default "float32", or what a saved model has.
+        operators that round once, and floats that follow one definition, on every machine and for
+        every batch; default "float32", or what a saved model has.
       nonzero_size: the rows of every NonZero, Compress and NonMaxSuppression, or these numbers by
         the nodes' names.
       input_shapes: other shapes of inputs, by name; a string is a dynamic size.
