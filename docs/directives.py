@@ -28,7 +28,7 @@ _VECTORS = _ROOT / "conformance" / "vectors"
 
 
 class Vectors(SphinxDirective):
-    """What the vectors of an operator test, or a line for every operator."""
+    """Lists what an operator's vectors test, or counts the vectors of every operator."""
 
     optional_arguments = 1
 

@@ -101,14 +101,9 @@ def decoder() -> Graph:
     def linear(x: str, columns: int, level: int) -> Any:
         held = file.constant(random.integers(0, 256, (columns, 2, 16)).astype(np.uint8))
         scales = file.constant(random.uniform(0.01, 0.02, columns * 2).astype(np.float32))
-        options: dict[str, Any] = {
-            "K": width,
-            "N": columns,
-            "bits": 4,
-            "block_size": 32,
-            "accuracy_level": level,
-        }
-        return file.node("MatMulNBits", x, held, scales, domain="com.microsoft", **options)
+        sizes: dict[str, Any] = {"K": width, "N": columns, "bits": 4, "block_size": 32}
+        options = sizes | {"accuracy_level": level, "domain": "com.microsoft"}
+        return file.node("MatMulNBits", x, held, scales, **options)
 
     x = file.input(_floats(random, 3, 2, width))
     rows = file.node("RMSNormalization", x, file.constant(_floats(random, width)))

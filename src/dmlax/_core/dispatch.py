@@ -53,6 +53,19 @@ def no_definition(plan: Any) -> None:
     """The `definition` of an operator whose floats have one answer."""
 
 
+def tangent_of(
+    run: Callable[[PlanT, OperandsT], Array],
+) -> Callable[[PlanT, OperandsT, OperandsT], Array]:
+    """The `tangent` of an operator whose kernel JAX cannot differentiate: that of plain JAX."""
+
+    def tangent(plan: PlanT, operands: OperandsT, tangents: OperandsT) -> Array:
+        result: Array
+        _, result = jax.jvp(functools.partial(run, plan), (operands,), (tangents,))
+        return result
+
+    return tangent
+
+
 def no_reason(plan: Plan, platform: str) -> str | None:
     """The `why_not` of a lowering that works on every platform."""
     return None

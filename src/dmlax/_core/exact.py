@@ -25,29 +25,12 @@ _DONE = "dmlax_exact"  # the name of a program that has its fixed form
 
 _MOVES = (
     *("abs", "and", "bitcast_convert_type", "broadcast_in_dim", "concatenate", "copy", "copy_p"),
-    *("dynamic_slice", "dynamic_update_slice", "expand_dims", "gather", "iota", "is_finite", "neg"),
-    *(
-        "optimization_barrier",
-        "pad",
-        "rev",
-        "reshape",
-        "scatter",
-        "select_n",
-        "slice",
-        "split",
-        "stack",
-    ),
-    *(
-        "unstack",
-        "squeeze",
-        "stop_gradient",
-        "transpose",
-        "device_put",
-        "dmlax_opaque",
-        "dmlax_with_nan",
-    ),
-    *("dmlax_hide_constant", "dmlax_label", "dmlax_refuse", "reduce_precision", "pvary", "pcast"),
-    *("tile", "empty", "empty2", "full_like", "sharding_constraint", "dmlax_wide"),
+    *("device_put", "dmlax_hide_constant", "dmlax_label", "dmlax_opaque", "dmlax_refuse"),
+    *("dmlax_wide", "dmlax_with_nan", "dynamic_slice", "dynamic_update_slice", "empty", "empty2"),
+    *("expand_dims", "full_like", "gather", "iota", "is_finite", "neg", "optimization_barrier"),
+    *("pad", "pcast", "pvary", "reduce_precision", "reshape", "rev", "scatter", "select_n"),
+    *("sharding_constraint", "slice", "split", "squeeze", "stack", "stop_gradient", "tile"),
+    *("transpose", "unstack"),
 )
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "add": ieee.add,
@@ -74,9 +57,12 @@ _WIDE = {"add", "add_any", "div", "mul", "sqrt", "sub"}  # IEEE's, so of float64
 _COMPARISONS = {"eq", "ge", "gt", "le", "lt", "ne"}
 _ROUNDINGS = {"ceil", "floor", "round", "sign"}
 _LARGEST = {"max", "reduce_max", "cummax", "reduce_window_max"}
-_SMALLEST = {"min", "reduce_min", "cummin", "reduce_window_min"}
-
-
+_SMALLEST = {  # the largest of negative numbers
+    "min": lax.max_p,
+    "reduce_min": lax.reduce_max_p,
+    "cummin": lax.cummax_p,
+    "reduce_window_min": lax.reduce_window_max_p,
+}
 _SHORT = {ieee.add, ieee.divide, ieee.multiply, ieee.subtract, float_functions.sqrt}
 
 
@@ -291,11 +277,7 @@ def _extreme(equation: compat.Equation, operands: Sequence[Array]) -> Array:
         wide: Array = _as_it_is(equation, operands)[0]
         return wide
     is_least = equation.primitive.name in _SMALLEST
-    primitive = {"min": lax.max_p, "reduce_min": lax.reduce_max_p, "cummin": lax.cummax_p}.get(
-        equation.primitive.name, equation.primitive
-    )
-    if equation.primitive.name == "reduce_window_min":
-        primitive = lax.reduce_window_max_p
+    primitive = _SMALLEST.get(equation.primitive.name, equation.primitive)
     turned = [-x if is_least else x for x in operands]
     keys = primitive.bind(*map(_keys, turned), **equation.params)
     least = _keys(jnp.float32(-np.inf))  # of no element

@@ -42,7 +42,7 @@ class Threshold(NamedTuple):
 
 
 Factors = Threshold | fixed_point.Multiplier | fixed_point.Float64
-"""What is made of known scales, by the arithmetic or the requantization."""
+"""Factors of known scales: a threshold with "exact", else those of the requantization."""
 
 
 def requantizer(

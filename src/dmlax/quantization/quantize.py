@@ -647,7 +647,7 @@ def _shifted(bias: Array, shift: Array | None) -> Array:
 
 
 def _shifts(plan: _Plan, constants: Mapping[int, Any], leaves: Sequence[Any]) -> dict[int, Array]:
-    """What the rounding of the weights takes from each channel's mean, but near the padding."""
+    """The mean that rounded weights take from each output channel; padding is not counted."""
     values, found = _floats(plan.program, constants, leaves), {}
     for step in plan.steps:
         if step.weights < 0 or not step.is_integer:

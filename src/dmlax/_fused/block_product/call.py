@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable
 
-import jax
 from jax import Array
 
 from dmlax._core import dispatch
@@ -15,12 +14,6 @@ Product = Callable[[BlockPlan, Blocks], Array]
 
 def operator(xla: Product, of_floats: Product) -> dispatch.Operator[BlockPlan, Blocks, Array]:
     """Makes the operator, which runs `xla` where no kernel runs; `of_floats` defines its floats."""
-
-    def tangent(plan: BlockPlan, operands: Blocks, tangents: Blocks) -> Array:
-        result: Array
-        _, result = jax.jvp(functools.partial(xla, plan), (operands,), (tangents,))
-        return result
-
     kernel = dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu")
     lowerings = (kernel, dispatch.Lowering("xla", xla))
     splitting = dispatch.Splitting(axis_names, local_plan)
@@ -28,7 +21,7 @@ def operator(xla: Product, of_floats: Product) -> dispatch.Operator[BlockPlan, B
         "block_product",
         plan,
         lowerings,
-        tangent=tangent,
+        tangent=dispatch.tangent_of(xla),
         splitting=splitting,
         definition=lambda plan: None if plan.levels else functools.partial(of_floats, plan),
     )

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable
 
-import jax
 from jax import Array
 
 from dmlax._core import dispatch
@@ -15,12 +14,6 @@ Attend = Callable[[CachePlan, Caches], Array]
 
 def operator(xla: Attend) -> dispatch.Operator[CachePlan, Caches, Array]:
     """Makes the operator, which runs `xla` where no kernel runs."""
-
-    def tangent(plan: CachePlan, operands: Caches, tangents: Caches) -> Array:
-        result: Array
-        _, result = jax.jvp(functools.partial(xla, plan), (operands,), (tangents,))
-        return result
-
     kernel = dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu")
     lowerings = (kernel, dispatch.Lowering("xla", xla))
     splitting = dispatch.Splitting(axis_names, local_plan)
@@ -28,7 +21,7 @@ def operator(xla: Attend) -> dispatch.Operator[CachePlan, Caches, Array]:
         "cache_attention",
         plan,
         lowerings,
-        tangent=tangent,
+        tangent=dispatch.tangent_of(xla),
         splitting=splitting,
         definition=lambda plan: functools.partial(xla, plan),
     )

@@ -17,13 +17,6 @@ from dmlax._fused.float_convolution.plan import (
     plan,
 )
 
-
-def _tangent(plan: FloatPlan, operands: Operands, tangents: Operands) -> Array:
-    tangent: Array
-    _, tangent = jax.jvp(functools.partial(xla.run, plan, by_taps=False), (operands,), (tangents,))
-    return tangent
-
-
 FLOAT_CONVOLUTION: dispatch.Operator[FloatPlan, Operands, Array] = dispatch.Operator(
     "float_convolution",
     plan,
@@ -31,7 +24,7 @@ FLOAT_CONVOLUTION: dispatch.Operator[FloatPlan, Operands, Array] = dispatch.Oper
         dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
         dispatch.Lowering("xla", xla.run),
     ),
-    tangent=_tangent,
+    tangent=dispatch.tangent_of(functools.partial(xla.run, by_taps=False)),
     partition=output_partition,
     splitting=dispatch.Splitting(axis_names, local_plan),
     definition=lambda plan: functools.partial(compose, plan),

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-import jax
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -15,12 +14,6 @@ from dmlax._fused.rows.cpu import lowering as native_cpu
 from dmlax._fused.rows.plan import Rows, RowsPlan, local_plan, plan, plan_average
 
 
-def _tangent(plan: RowsPlan, operands: Rows, tangents: Rows) -> Array:
-    tangent: Array
-    _, tangent = jax.jvp(functools.partial(xla.run, plan), (operands,), (tangents,))
-    return tangent
-
-
 def _operator(name: str) -> dispatch.Operator[RowsPlan, Rows, Array]:
     return dispatch.Operator(
         name,
@@ -29,7 +22,7 @@ def _operator(name: str) -> dispatch.Operator[RowsPlan, Rows, Array]:
             dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
             dispatch.Lowering("xla", xla.run),
         ),
-        tangent=_tangent,
+        tangent=dispatch.tangent_of(xla.run),
         partition=lambda plan, operands: splitting.partition(operands.input),
         splitting=dispatch.Splitting(of_rows, local_plan),
     )
