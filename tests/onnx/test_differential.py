@@ -1,6 +1,7 @@
 """A slice of `nox -s differential`, which draws thousands of graphs."""
 
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tools.differential import operators
 from tools.differential.__main__ import BAD
 from tools.differential.graphs import describe, draw
 from tools.differential.judge import check
+from tools.differential.own_process import PeerError, in_own_process
 
 
 @pytest.mark.parametrize("start", range(0, 20, 10))
@@ -25,6 +27,14 @@ def test_random_graphs_mean_what_they_say(start):
         assert verdict not in BAD, f"seed {seed}: {why}\n{describe(draw(seed)[0])}"
         verdicts.append(verdict)
     assert verdicts.count("right") >= 6
+
+
+def test_a_peer_that_crashes_takes_nothing_along():
+    with pytest.raises(PeerError, match="ONNX Runtime ended its process"):
+        in_own_process(os._exit, 1)
+    with pytest.raises(PeerError, match="ValueError: invalid literal"):
+        in_own_process(int, "x")
+    assert in_own_process(int, "7") == 7
 
 
 def test_every_operator_that_a_pass_moves_or_fuses_is_drawn():

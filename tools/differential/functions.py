@@ -14,6 +14,7 @@ from jax import lax
 import dmlax
 import dmlax.onnx
 from dmlax.onnx import peer
+from tools.differential.own_process import in_own_process
 
 Function = Callable[..., Any]
 DTYPES = [
@@ -194,10 +195,13 @@ def run(function: Function, inputs: list[np.ndarray], opset: int | None) -> list
     )
     onnx.checker.check_model(model, full_check=True)
     onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-    session = peer.start(model.SerializeToString(), threads=1)
     names = [x.name for x in model.graph.input]
     feeds = {name: x.astype(_outside(x.dtype)) for name, x in zip(names, inputs, strict=True)}
-    return list(session.run(None, feeds))
+    return in_own_process(_start_and_run, model.SerializeToString(), feeds)
+
+
+def _start_and_run(model: bytes, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    return list(peer.start(model, threads=1).run(None, feeds))
 
 
 def _outside(dtype: Any) -> Any:

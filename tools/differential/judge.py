@@ -13,6 +13,7 @@ from onnx import numpy_helper
 import dmlax.onnx
 from dmlax.onnx import peer
 from tools.differential.graphs import Drawn, draw
+from tools.differential.own_process import PeerError, in_own_process
 from tools.differential.rationals import FLOAT16, Real, Steps, evaluate
 
 OURS = ("float32", "exact")
@@ -32,7 +33,8 @@ def check(seed: int, op: str = "") -> tuple[str, str]:
       The verdict, and what shows it:
         right: "float32" has ONNX Runtime's bits, and "exact" what the file says.
         departs: ONNX Runtime's extended level changes what the file says, and dmlax does not.
-        skipped: ONNX Runtime runs the graph at no level, or a value has no rational.
+        skipped: ONNX Runtime runs the graph at no level or ends its process, or a value has no
+          rational.
         wrong: an output is not what the file says.
         wrong bits: it is, and so is ONNX Runtime's, which "float32" differs from.
         batch: images at once have other bits than one by one.
@@ -64,7 +66,7 @@ def check(seed: int, op: str = "") -> tuple[str, str]:
             return "raw", f"{arithmetic}: {traceback.format_exc(limit=-4)}"
         try:
             said, about = _meanings(drawn, arithmetic, bool(peers["extended"]))
-        except OverflowError as error:
+        except (OverflowError, PeerError) as error:
             return "skipped", str(error)
         for output in model.graph.output:
             found = judge(ours[output.name], output.name, arithmetic, said, about, peers)
@@ -92,9 +94,13 @@ def _load(drawn: Drawn, arithmetic: str) -> dmlax.onnx.Model:
 def _peer(model: onnx.ModelProto, inputs: Any, *, optimised: bool) -> dict[str, np.ndarray]:
     """The outputs of ONNX Runtime, none if it refuses the graph."""
     try:
-        return peer.run(peer.start(model, optimised=optimised, threads=1), inputs)
-    except Exception:
+        return in_own_process(_start_and_run, model, inputs, optimised)
+    except PeerError:
         return {}
+
+
+def _start_and_run(model: onnx.ModelProto, inputs: Any, optimised: bool) -> dict[str, np.ndarray]:
+    return peer.run(peer.start(model, optimised=optimised, threads=1), inputs)
 
 
 def _run(loaded: dmlax.onnx.Model, inputs: Any) -> dict[str, np.ndarray]:
@@ -108,7 +114,7 @@ def _meanings(
     is_changed = any(x(drawn.model) for x in (has_float_operand, has_double_pair, has_blocks))
     is_shared = arithmetic == "float32" and has_shared_int8(drawn.model)
     if drawn.size != "small":
-        found = peer.run_every_tensor(drawn.model, drawn.inputs)
+        found = in_own_process(peer.run_every_tensor, drawn.model, drawn.inputs)
         arrays = {x.name: numpy_helper.to_array(x) for x in drawn.model.graph.initializer}
         nodes = (node for node in drawn.model.graph.node if node.op_type == "QuantizeLinear")
         step = max((float(np.abs(arrays[node.input[1]]).max()) for node in nodes), default=0.0)
@@ -183,8 +189,9 @@ def has_blocks(model: onnx.ModelProto) -> bool:
     if all(node.op_type not in ("Gemm", "MatMul") for node in model.graph.node):
         return False
     try:
-        return any(node.op_type == "MatMulNBits" for node in peer.fuse(model).graph.node)
-    except Exception:
+        fused = in_own_process(peer.fuse, model)
+        return any(node.op_type == "MatMulNBits" for node in fused.graph.node)
+    except PeerError:
         return False
 
 
