@@ -305,88 +305,6 @@ def unpaired() -> onnx.ModelProto:
     return file
 
 
-def grown(has_positions: bool = True, has_mask: bool = True) -> onnx.ModelProto:
-    """An attention whose keys and values a Concat appends, with a mask of past and new rows."""
-    rng, file = np.random.default_rng(0), File(21)
-
-    def constant(*shape: int) -> str:
-        return file.constant(rng.normal(0, 0.7, shape).astype(np.float32))
-
-    def ints(*values: int) -> str:
-        return file.constant(np.array(values))
-
-    def scalar(x: int | float, dtype: Any = np.int64) -> str:
-        return file.constant(np.array(x, dtype))
-
-    node = file.node
-    rows = node("Gather", node("Shape", "input_ids"), scalar(1))
-    past = node("Gather", node("Shape", "past_key_values.0.key"), scalar(2))
-    total = node("Add", past, rows)
-    places = node("Range", past, total, scalar(1))
-    positions = "position_ids" if has_positions else node("Unsqueeze", places, ints(0))
-    x = node("Gather", constant(32, 16), "input_ids")
-    x = node("Add", x, node("Gather", constant(64, 16), positions))
-    parts = []
-    for name in ("q", "key", "value"):
-        part = node("Reshape", node("MatMul", x, constant(16, 16)), ints(0, 0, 2, 8))
-        part = node("Transpose", part, perm=[0, 2, 1, 3])
-        if name != "q":
-            file.nodes.append(helper.make_node("Concat", [f"past_key_values.0.{name}", part],
-                [f"present.0.{name}"], axis=-2))  # fmt: skip
-            part = f"present.0.{name}"
-        parts.append(part)
-    scores = node("MatMul", parts[0], node("Transpose", parts[1], perm=[0, 1, 3, 2]))
-    keys = node("Range", scalar(0), total, scalar(1))
-    seen = node("LessOrEqual", keys, node("Unsqueeze", places, ints(1)))
-    if has_mask:
-        mask = node("Unsqueeze", node("Cast", "attention_mask", to=9), ints(1, 2))
-        seen = node("And", seen, mask)
-    low = scalar(-3e38, np.float32)
-    scores = node("Add", scores, node("Where", seen, scalar(0, np.float32), low))
-    y = node("MatMul", node("Softmax", scores, axis=-1), parts[2])
-    y = node("Reshape", node("Transpose", y, perm=[0, 2, 1, 3]), ints(0, 0, 16))
-    file.nodes.append(helper.make_node("MatMul", [y, constant(16, 32)], ["scores"]))
-    inputs: dict[str, Any] = {"input_ids": (7, ["b", "n"])}
-    inputs |= {"attention_mask": (7, ["b", "t"])} if has_mask else {}
-    inputs |= {"position_ids": (7, ["b", "n"])} if has_positions else {}
-    names = [f"past_key_values.0.{name}" for name in ("key", "value")]
-    inputs |= dict.fromkeys(names, (1, ["b", 2, "p", 8]))
-    outputs = ("scores", "present.0.key", "present.0.value")
-    return onnx_files.model(file.nodes, inputs, outputs, file.constants, 21)
-
-
-def test_caches_that_grow_keep_their_shape_in_a_state() -> None:
-    """In chunks, in a ragged batch and in a scan, up to the last place."""
-    file = grown()
-    model, session = dmlax.onnx.load(file), peer.start(file)
-
-    def wanted(prompt: np.ndarray) -> np.ndarray:
-        n, empty = len(prompt), np.zeros((1, 2, 0, 8), np.float32)
-        feed = {"input_ids": prompt[None], "attention_mask": np.ones((1, n), np.int64)}
-        feed |= {"position_ids": np.arange(n)[None]}
-        feed |= dict.fromkeys(("past_key_values.0.key", "past_key_values.0.value"), empty)
-        return peer.run(session, feed)["scores"][0, -1]
-
-    lengths, ids = [3, 9, 1], np.random.default_rng(1).integers(0, 32, (3, 12))
-    outputs, state = model.prefill(model.init_state(3, 12), ids[:, :9], counts=lengths)
-    for row, n, scores in zip(ids, lengths, outputs["scores"][:, -1], strict=True):
-        np.testing.assert_allclose(scores, wanted(row[:n]), rtol=0, atol=5e-5)
-    new = np.stack([row[n : n + 3] for row, n in zip(ids, lengths, strict=True)])
-
-    def body(state: dmlax.onnx.State, token: Any) -> tuple[Any, Any]:
-        outputs, state = model.apply_step(model.params, state, token[:, None])
-        return state, outputs["scores"][:, -1]
-
-    state, found = jax.jit(lambda state: lax.scan(body, state, new.T.astype(np.int32)))(state)
-    for i, (row, n) in enumerate(zip(ids, lengths, strict=True)):
-        for step in range(3):
-            want = wanted(row[: n + step + 1])
-            np.testing.assert_allclose(found[step, i], want, rtol=0, atol=5e-5)
-    assert state.caches["past_key_values.0.key"].shape == (3, 2, 12, 8)
-    with pytest.raises(dmlax.SpecError, match="state is full: it has 12 of 12 tokens"):
-        model.step(state, ids[:, :1])
-
-
 IDS, ONES = np.zeros((1, 2), np.int64), np.ones((1, 9), np.int64)
 
 
@@ -427,14 +345,6 @@ IDS, ONES = np.zeros((1, 2), np.int64), np.ones((1, 9), np.int64)
         (
             lambda m: dmlax.onnx.load(unpaired()).init_state(1, 8),
             "has the input past.0.conv, and no output present.0.conv of it",
-        ),
-        (
-            lambda m: dmlax.onnx.load(grown(has_positions=False)).init_state(1, 8),
-            "its caches grow, and its numbers depend on their size, as positions do that",
-        ),
-        (
-            lambda m: dmlax.onnx.load(grown(has_mask=False)).init_state(1, 8),
-            "which a Concat makes longer: a state needs an integer input mask",
         ),
     ],
 )  # fmt: skip

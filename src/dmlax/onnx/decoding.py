@@ -2,14 +2,14 @@
 
 A slot is such a pair of tensors. The operator that reads its past says what it is: a cache with a
 capacity, a window of the last keys, a tensor that every step replaces, or a cache that a `Concat`
-makes longer. The last has zeros in front in a state, which a mask hides, so that its shape stays.
+makes longer. A step writes into the last, so that its shape stays.
 """
 
 import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -28,6 +28,8 @@ BUCKETS = (256, 64, 16, 1)
 """The rows of the chunks of a prompt, which are few so that few programs serve every length."""
 COUNTS = "dmlax.counts"
 """The input that the steps of a graph have: the valid rows of every sequence of a chunk."""
+STARTS, _SHIFT = "dmlax.starts", "dmlax.shift"
+"""The inputs of steps that append: where a chunk begins, and what positions lack to be there."""
 _READERS: dict[str, tuple[int, ...]] = {  # the inputs that are pasts, and the outputs from 1 on
     "GroupQueryAttention": (3, 4),
     "MultiHeadAttention": (6, 7),
@@ -37,11 +39,16 @@ _READERS: dict[str, tuple[int, ...]] = {  # the inputs that are pasts, and the o
 }
 _LENGTHS = {"MultiHeadAttention": 8, "DecoderMaskedMultiHeadAttention": 7}
 _COUNTS_PLACE, _LAST_KEYS_PLACE, _TABLE_PLACE = 16, 5, 7  # inputs of GroupQueryAttention
+_OF_SIZES = {"Gather", "Cast", "Add", "Sub", "Squeeze", "Unsqueeze", "Slice", "Reshape", "Identity"}
+"""The operators by which a file computes the first position of a chunk from a cache's shape."""
+_ENCODER = "encoder"  # in the names of inputs that belong to another sequence
 _RULES = Rules("Model")
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["caches", "lengths"], meta_fields=["capacity"]
+    jax.tree_util.register_dataclass,
+    data_fields=["caches", "lengths", "inputs"],
+    meta_fields=["capacity"],
 )
 @dataclass(frozen=True, repr=False)
 class State:
@@ -51,11 +58,13 @@ class State:
       caches: arrays by the names of the inputs that they are, the batch first.
       lengths: the tokens of every sequence so far, int32[batch].
       capacity: the most tokens of a sequence.
+      inputs: the inputs that every step reads as they are, such as an encoder's keys.
     """
 
     caches: dict[str, Array]
     lengths: Array
     capacity: int
+    inputs: dict[str, Array] = field(default_factory=dict)
 
     __module__ = "dmlax.onnx"
 
@@ -110,28 +119,30 @@ class Slots:
         self.slots = [*self._find()]
         grown = [slot for slot in self.slots if slot.kind == "grown"]
         self.grows = bool(grown)
-        has_mask = "mask" in map(self._made, self.inputs) if grown else True
-        if not has_mask or len(grown) not in (0, len(self.slots)):
-            text = f"has the input {grown[0].past}, which a Concat makes longer"
-            text += ": a state needs an integer input mask[batch, past and new rows], and no other"
-            _RULES.fail("option", "model", f"{text} kind of cache")
+        if len(grown) not in (0, len(self.slots)):
+            text = f"has the input {grown[0].past}, which a Concat makes longer, and another kind"
+            _RULES.fail("option", "model", f"{text} of cache: no state has both")
         if not self.slots:
             text = "has no input past... with an output present...: call it, without a state"
             _RULES.fail("option", "model", text)
         self.pasts = {slot.past for slot in self.slots}
-        self.presents = {slot.present for slot in self.slots}
+        self.presents = {slot.present for slot in self.slots} | self._constant_presents
 
     def _find(self) -> Iterator[Slot]:
         names = [name for name in self.inputs if name.startswith("past") and "length" not in name]
+        self._constant_presents = set[str]()
         for past in names:
             if len(self.inputs[past].shape) < 2:
                 continue
             suffix = re.sub(r"^past(_key_values)?", "", past)
             wanted = [f"present{middle}{suffix}" for middle in ("", "_key_values")]
             present = next((name for name in wanted if name in self.graph.outputs), None)
+            writer = self.graph.producers.get(present or "")
+            if _ENCODER in past and (writer is None or writer.op == "Identity"):
+                # No step changes the keys of another sequence. Merged decoders give a constant.
+                self._constant_presents.update(filter(None, [present]))
+                continue
             if present is None:
-                if "encoder" in past:  # the keys of another sequence, which no step changes
-                    continue
                 text = f"has the input {past}, and no output {wanted[0]} of it: no state pairs them"
                 _RULES.fail("option", "model", f"{text}; give it to a call of the model")
             yield self._slot(past, present)
@@ -171,12 +182,34 @@ class Slots:
         """True if a chunk may have rows that are no tokens."""
         return all(slot.kind in ("cache", "window", "grown") for slot in self.slots)
 
-    def init(self, batch: int, capacity: int) -> State:
-        """Empty caches."""
+    def init(self, batch: int, capacity: int, inputs: Mapping[str, Array] | None = None) -> State:
+        """Caches that are empty or have first tokens, and the inputs of every step."""
         batch = _RULES.to_integer("batch", batch, 1)
         capacity = _RULES.to_integer("capacity", capacity, 1)
         self._expect_angles(capacity)
-        return State(dict(self._empty(batch, capacity)), jnp.zeros(batch, np.int32), capacity)
+        if self.grows and batch > 1:  # a step maps over sequences, which have lengths of their own
+            static = next((x for x in self.inputs.values() if x.shape[:1] == (batch,)), None)
+            text = f"is {batch}, and the model has an input {static} that fixes it"
+            _RULES.expect(static is None, "sizes", "batch", f"{text}: give load a dynamic one")
+        caches, held, lengths = dict(self._empty(batch, capacity)), dict[str, Array](), set[int]()
+        for name, x in (inputs or {}).items():
+            text = f"{name} has {x.shape[0] if x.ndim else 'no'} sequences, expected {batch}"
+            _RULES.expect(x.shape[:1] == (batch,), "sizes", "inputs", text)
+            if name not in self.pasts:
+                held[name] = jnp.array(x)  # a step donates it
+                continue
+            (slot,) = (slot for slot in self.slots if slot.past == name)
+            lengths.add(x.shape[slot.axis])
+            text = f"{name} is {aval_of(x)}, which does not fit into {aval_of(caches[name])}"
+            fits = slot.kind in ("cache", "shared", "grown") and x.shape[slot.axis] <= capacity
+            _RULES.expect(fits, "sizes", "inputs", text)
+            caches[name] = lax.dynamic_update_slice(caches[name], x, (0,) * x.ndim)
+        if lengths:
+            text = f"has caches of {sorted(lengths)} tokens, expected all of them with one length"
+            is_whole = len(lengths) == 1 and self.pasts <= {*(inputs or ())}
+            _RULES.expect(is_whole, "option", "inputs", text)
+        count = jnp.full(batch, max(lengths, default=0), np.int32)
+        return State(caches, count, capacity, held)
 
     def _expect_angles(self, capacity: int) -> None:
         """Refuses more tokens than the rotary tables have rows."""
@@ -201,17 +234,19 @@ class Slots:
 
     def examples(self) -> Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
         """Two small chunks, and what a call with caches that grow takes beside them."""
-        rng, lengths, first = np.random.default_rng(0), (0, 3, 5), self.given()[0]
+        rng, lengths = np.random.default_rng(0), (0, 3, 5)
+        tokens = next(x for name, x in self.inputs.items() if name in self.given() and is_new(name))
         for start, stop in itertools.pairwise(lengths):
-            names = {str(self.inputs[first].shape[1]): stop - start}
-            names[str(self.inputs[first].shape[0])] = 1
+            names = {str(tokens.shape[0]): 1, str(tokens.shape[1]): stop - start}
             given, made = {}, {}
             for name, x in self.inputs.items():
                 shape = [n if isinstance(n, int) else names.get(str(n), 4) for n in x.shape]
                 if name in self.given():
-                    is_float = x.dtype.kind == "f"
-                    drawn = rng.normal(0, 1, shape) if is_float else rng.integers(0, 2, shape)
+                    is_float, least = x.dtype.kind == "f", int("mask" in name)
+                    drawn = rng.normal(0, 1, shape) if is_float else rng.integers(least, 2, shape)
                     given[name] = drawn.astype(x.dtype)
+                elif self._made(name) == "unread":
+                    made[name] = np.zeros(shape, x.dtype)
                 elif self._made(name) == "mask":
                     made[name] = np.ones((1, stop), x.dtype)
                 elif self._made(name) == "positions":
@@ -248,7 +283,9 @@ class Slots:
     def _made(self, name: str) -> str | None:
         """The name of the rule in `make` by which a step makes an input; None for other inputs."""
         x = self.inputs[name]
-        if x.dtype.kind not in "iu":
+        if name not in self.graph.read and name not in self.sizes:
+            return "unread"
+        if x.dtype.kind not in "iu" or _ENCODER in name:
             return None
         if name in self.sizes:
             return "size"
@@ -261,21 +298,27 @@ class Slots:
             return "mask"
         return "positions" if "position" in name and rank in (2, 3) else None
 
-    def make(self, state: State, counts: Array, length: int) -> dict[str, Any]:
-        """The masks, positions and lengths of a step."""
+    def make(
+        self, state: State, counts: Array, length: int, given: Mapping[str, Array]
+    ) -> dict[str, Any]:
+        """The masks, positions and lengths of a step, and what no node reads."""
+        sizes = {
+            str(name): size
+            for key, x in {**state.inputs, **given}.items()
+            for name, size in zip(self.inputs[key].shape, x.shape, strict=False)
+        }
         ends = state.lengths + counts
         places = state.lengths[:, None] + jnp.arange(length, dtype=np.int32)
         mask = jnp.arange(state.capacity, dtype=np.int32) < ends[:, None]
-        if self.grows:
-            # Places relative to the first new row.
-            keys = jnp.arange(-state.capacity, length, dtype=np.int32)
-            mask = (keys >= -state.lengths[:, None]) & (keys < counts[:, None])
         values = {"last": ends - 1, "past": state.lengths[:1], "mask": mask, "positions": places}
         made: dict[str, Any] = {}
         for name, x in self.inputs.items():
             rule = self._made(name)
             if rule == "size":
                 made[name] = np.full(x.shape, state.capacity, x.dtype)
+            elif rule == "unread":
+                shape = [n if isinstance(n, int) else sizes.get(n, 1) for n in x.shape]
+                made[name] = jnp.zeros(shape, device_dtype(x.dtype))
             elif rule:
                 value = values[rule].astype(device_dtype(x.dtype))
                 rank = len(x.shape)
@@ -297,22 +340,102 @@ class Slots:
 
         return graph.replace(nodes=tuple(map(extend, graph.nodes)))
 
-    def next(self, state: State, outputs: Mapping[str, Array], counts: Array) -> State:
+    def as_grown(self, values: Mapping[str, Array], rows: int) -> dict[str, Any]:
+        """The values of a call whose caches have room for no more than a chunk, as structs."""
+        structs: dict[str, Any] = dict(values)
+        for slot in self.slots if self.grows else ():
+            shape, dtype = [*values[slot.past].shape], values[slot.past].dtype
+            shape[slot.axis] -= rows
+            text = f"has a capacity of {shape[slot.axis] + rows}, and the chunk {rows} rows"
+            _RULES.expect(shape[slot.axis] >= 0, "sizes", "state", text)
+            structs[slot.past] = jax.ShapeDtypeStruct(tuple(shape), dtype)
+        return structs
+
+    def starts(self, state: State, rows: int) -> dict[str, Array]:
+        """The inputs of a graph that appends a chunk to the caches of one sequence."""
+        if not self.grows:
+            return {}
+        return {STARTS: state.lengths, _SHIFT: state.lengths[0] - (state.capacity - rows)}
+
+    def appending(self, graph: Graph, structs: Mapping[str, jax.ShapeDtypeStruct]) -> Graph:
+        """A graph whose caches keep their shape.
+
+        Sizes stay those of caches with `capacity - rows` places to which a Concat adds the chunk.
+        The Concat becomes a write behind the tokens that there are, and every row of numbers that
+        begins at the cache's size, such as positions, begins at their count.
+
+        Args:
+          graph: reads the slots.
+          structs: of `as_grown`.
+        """
+        slots, constants = {slot.past: slot for slot in self.slots}, dict(graph.constants)
+        of_past, nodes = set[str](), list[Node]()
+        for node in graph.nodes:
+            first, output = node.input(0), node.outputs[0]
+            if node.is_a("Shape") and first in slots:
+                bounds = node.attributes.get("start", 0), node.attributes.get("end")
+                constants[output] = np.array(structs[first].shape, np.int64)[slice(*bounds)]
+                of_past.add(output)
+            elif node.is_a("Concat") and first in slots:
+                options = {"axis": slots[first].axis}
+                names = (first, node.inputs[1], STARTS)
+                nodes.append(node.become("TensorScatter", "", names, options, version=24))
+            elif node.is_a("Range") and first in of_past:
+                nodes += self._shifted(node)
+            elif node.is_a("Slice") and node.input(1) in of_past and first not in of_past:
+                nodes += self._rows_from(node, constants)
+            else:
+                if node.op in _OF_SIZES and not of_past.isdisjoint(node.inputs):
+                    of_past.update(node.outputs)
+                nodes.append(node)
+        return graph.replace(nodes=tuple(nodes), constants=constants)
+
+    @staticmethod
+    def _shifted(node: Node) -> list[Node]:
+        """A Range whose numbers begin at the count of tokens."""
+        inner = f"{node.outputs[0]} of sizes"
+        add = node.become("Add", "", (inner, _SHIFT), version=14)
+        return [node.replace(outputs=(inner,)), add]
+
+    def _rows_from(self, node: Node, constants: dict[str, np.ndarray]) -> list[Node]:
+        """A Slice of an axis that begins at the count of tokens: a Gather of its rows."""
+        data, start, stop, axes, steps = (*node.inputs, "", "")[:5]
+        axis = constants.get(axes, np.zeros(1, np.int64)) if axes else np.zeros(1, np.int64)
+        if axis.size != 1 or (steps and constants.get(steps, np.zeros(0)).tolist() != [1]):
+            return [node]
+        name = node.outputs[0]
+        none, one, scalar = f"{name} axes", f"{name} step", [f"{name} start", f"{name} stop"]
+        constants.update({none: np.zeros(0, np.int64), one: np.ones((), np.int64)})
+        numbers = [
+            Node(new, "Reshape", "", 14, (old, none), (new,), {})
+            for old, new in zip((start, stop), scalar, strict=True)
+        ]
+        rows = Node(name, "Range", "", 11, (*scalar, one), (f"{name} rows",), {})
+        options = {"axis": int(axis[0])}
+        gather = node.become("Gather", "", (data, f"{name} rows"), options, version=13)
+        return [*numbers, *self._shifted(rows), gather]
+
+    def next(
+        self, state: State, outputs: Mapping[str, Array], counts: Array, is_padded: bool
+    ) -> State:
         """The state after a step."""
         caches = {slot.past: outputs[slot.present] for slot in self.slots}
-        if self.grows:  # the last places up to the last token
-
-            def last(cache: Array, count: Array, axis: int) -> Array:
-                return lax.dynamic_slice_in_dim(cache, count, state.capacity, axis)
-
-            take = jax.vmap(last, (0, 0, None))
-            axes = {slot.past: slot.axis - 1 for slot in self.slots}
-            caches = {name: take(x, counts, axes[name]) for name, x in caches.items()}
+        if self.grows and is_padded:  # a tensor's range, which a file may compute, has tokens only
+            (end,) = state.lengths + counts
+            for slot in self.slots:
+                x = caches[slot.past]
+                is_token = lax.broadcasted_iota(np.int32, x.shape, slot.axis) < end
+                caches[slot.past] = jnp.where(is_token, x, jnp.zeros((), x.dtype))
         for name, x in caches.items():  # the width of a mask may decide how many places there are
             places, text = state.caches[name].shape, f"{name} becomes {aval_of(x)}"
             text += f" by the inputs, expected {list(places)}: give a mask no more columns"
             _RULES.expect(x.shape == places, "sizes", "state", text)
-        return State(caches, state.lengths + counts, state.capacity)
+        return State(caches, state.lengths + counts, state.capacity, state.inputs)
+
+
+def is_new(name: str) -> bool:
+    """True for an input that may have a row for every token of a chunk."""
+    return _ENCODER not in name
 
 
 def mark(outputs: Mapping[str, Array], has_room: Array) -> dict[str, Array]:

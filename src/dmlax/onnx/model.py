@@ -263,20 +263,29 @@ class Model:
         structs = {**self._param_structs, **self.inputs}
         return decoding.Slots(self._graph, self._file.inputs, structs, self._size_inputs)
 
-    def init_state(self, batch: int = 1, capacity: int = 1024) -> State:
+    def init_state(
+        self,
+        batch: int = 1,
+        capacity: int = 1024,
+        inputs: Mapping[str, ArrayLike] | None = None,
+    ) -> State:
         """Makes empty caches of sequences, for `step`, `prefill` and `apply_step`.
 
         Args:
           batch: the number of sequences.
           capacity: the most tokens of a sequence, prompt and answer together. A step costs by the
             tokens that there are, and memory by the capacity.
+          inputs: arrays by the names of inputs. What every step reads, such as an encoder's keys
+            and its mask, stays in the state, and steps do not ask for it. Caches past... of n
+            tokens are the first n tokens.
 
         Returns:
           A `State`: a pytree of arrays, which scans, maps, shards and saves as any other.
 
         Raises:
           SpecError: the model has no caches, or fewer positions than `capacity`; or an input
-            past... has no output present... (code `option`).
+            past... has no output present... (code `option`). An array of `inputs` is no input of
+            a step, or of another dtype or shape.
           UnsupportedError: an operator reads a cache in a way that has no state.
 
         Example:
@@ -284,8 +293,15 @@ class Model:
           >>> state = model.init_state(batch=1, capacity=256)  # doctest: +SKIP
           >>> outputs, state = model.step(state, input_ids)  # doctest: +SKIP
         """
-        state = self._slots.init(batch, capacity)
-        if self._slots.grows:
+        slots, arrays = self._slots, dict[str, Array]()
+        for name, x in (inputs or {}).items():
+            if name not in (*slots.pasts, *slots.given()):
+                text = f"Model: inputs has {name!r}, expected some of {', '.join(slots.given())}"
+                raise SpecError(f"{text}, or the caches past...", "option", "inputs")
+            wanted = self._file.inputs[name]
+            arrays[name] = _checked(name, jnp.asarray(_as_array(name, x, wanted)), wanted)
+        state = slots.init(batch, capacity, arrays)
+        if slots.grows:
             self._expect_same_growth()
         return state
 
@@ -338,7 +354,7 @@ class Model:
           SpecError: as `__call__`; or the state is of another model, or has no room for the chunk
             (field `state`). If lengths are traced, a sequence without room gets NaN.
         """
-        named = self._name_step(inputs, keywords)
+        named = self._name_step(state, inputs, keywords)
         valid = self._expect_room(state, named, counts)
         outputs, state = self._jitted_step(self.params, state, named, valid)
         return outputs, state
@@ -360,7 +376,7 @@ class Model:
         Raises:
           SpecError: as `step`; or no sequence has a row (code `sizes`).
         """
-        named, slots = self._name_step(inputs, keywords), self._slots
+        named, slots = self._name_step(state, inputs, keywords), self._slots
         self._expect_room(state, named, counts, is_cut=True)
         most = np.full(state.lengths.shape, _rows(named), np.int32)
         valid = most if counts is None else np.asarray(counts, np.int32)
@@ -369,7 +385,7 @@ class Model:
             raise SpecError(f"{text}: give a sequence a token", "sizes", next(iter(named)))
         is_exact, last = not slots.takes_counts, dict[str, Array]()
         room = state.capacity - int(np.asarray(state.lengths).max())
-        axis = self._file.inputs[next(iter(named))].shape[1]
+        axis = self._file.inputs[next(filter(decoding.is_new, named))].shape[1]
         cut = {name for name in named if [*self._file.inputs[name].shape[1:2]] == [axis]}
         for start, size in decoding.chunks(int(valid.max(initial=0)), room, is_exact):
             part = {
@@ -410,27 +426,53 @@ class Model:
           SpecError: as `step`, except for room: a sequence without room gets NaN.
         """
         slots = self._slots
-        slots.expect_state(state)
         named = {
             name: _widened(x, self._file.inputs[name])
-            for name, x in self._name_step((inputs,), {}).items()
+            for name, x in self._name_step(state, (inputs,), {}).items()
         }
         self._expect_batch(state, named)
+        if slots.grows and state.lengths.shape[0] > 1:
+            return self._map_step(params, state, named, counts)
         rows, valid = _rows(named), jnp.zeros(state.lengths.shape, np.int32)
         valid = valid + (rows if counts is None else jnp.asarray(counts).astype(np.int32))
-        made = slots.make(state, valid, rows)
+        made = {**slots.make(state, valid, rows, named), **state.inputs}
         if self._size_inputs:
             other, _ = self._take_sizes({**made, **named, **state.caches})
             rest = {name: x for name, x in named.items() if name not in self._size_inputs}
             return other.apply_step(self._params_of(other, params), state, rest, counts)
         values = self._bind({**made, **named, **state.caches})
         with budget.limit(self._file_bytes), self._blaming_sizes(values):
-            graph = slots.with_counts(self._graph_of(None, values))
-        values[decoding.COUNTS] = valid
+            shown = slots.as_grown(values, rows)
+            graph = slots.with_counts(self._graph_of(None, shown))
+            graph = slots.appending(graph, shown) if slots.grows else graph
+        values |= {decoding.COUNTS: valid, **slots.starts(state, rows)}
         outputs = self._evaluate(graph, params, values, self._file.outputs)
         others = {name: x for name, x in outputs.items() if name not in slots.presents}
         has_room = state.lengths + rows <= state.capacity
-        return decoding.mark(others, has_room), slots.next(state, outputs, valid)
+        state = slots.next(state, outputs, valid, counts is not None)
+        return decoding.mark(others, has_room), state
+
+    def _map_step(
+        self,
+        params: Mapping[str, Param],
+        state: State,
+        named: Mapping[str, Array],
+        counts: ArrayLike | None,
+    ) -> tuple[dict[str, Array], State]:
+        """A step of sequences whose positions are no input: each is a batch of one."""
+
+        def step(*parts: Any) -> Any:
+            one = jax.tree.map(lambda x: x[None], parts)
+            return jax.tree.map(lambda x: x[0], self.apply_step(params, *one))
+
+        batch = state.lengths.shape
+        for name, x in named.items():
+            if x.shape[:1] != batch:
+                text = f"Model: {name} is {aval_of(x)}, expected {batch[0]} sequences first"
+                raise SpecError(text, "sizes", name)
+        counts = None if counts is None else jnp.asarray(counts)
+        outputs: tuple[dict[str, Array], State] = jax.vmap(step)(state, named, counts)
+        return outputs
 
     @functools.cached_property
     def _jitted_step(self) -> Callable[..., tuple[dict[str, Array], State]]:
@@ -458,10 +500,12 @@ class Model:
         return jax.jit(compute, donate_argnums=1)
 
     def _name_step(
-        self, inputs: tuple[Any, ...], keywords: Mapping[str, ArrayLike]
+        self, state: State, inputs: tuple[Any, ...], keywords: Mapping[str, ArrayLike]
     ) -> dict[str, Any]:
         """The inputs of a step by name, those that a step makes only if they are given."""
-        names, given = self._slots.given(), one_form(inputs, keywords)
+        self._slots.expect_state(state)
+        names = tuple(name for name in self._slots.given() if name not in state.inputs)
+        given = one_form(inputs, keywords)
         if not isinstance(given, Mapping):
             given = by_name(names, inputs[0] if len(inputs) == 1 else inputs)
         known = {*self._file.inputs} - self._slots.pasts
@@ -500,7 +544,6 @@ class Model:
 
         Returns the counts on the device. With `is_cut` the padding of a chunk needs no room.
         """
-        self._slots.expect_state(state)
         self._expect_batch(state, named)
         rows, batch = _rows(named), state.lengths.shape[0]
         valid = None if counts is None else np.asarray(counts)
@@ -766,7 +809,8 @@ def _widened(x: Any, wanted: TensorType) -> Any:
 
 def _rows(named: Any) -> int:
     """The rows of a chunk: the axis behind the batch."""
-    rows: int = next((x.shape[1] for x in named.values() if x.ndim > 1), 1)
+    shapes = (x.shape for name, x in named.items() if x.ndim > 1 and decoding.is_new(name))
+    rows: int = next(shapes, (1, 1))[1]
     return rows
 
 
