@@ -75,6 +75,29 @@ def test_eager_and_exported_calls_have_the_bits_of_a_jitted_one():
             )
 
 
+@pytest.mark.parametrize(
+    ("op", "options"),
+    [
+        ("AveragePool", {"kernel_shape": [2, 2, 2], "pads": [1, 0, 0, 1, 1, 0]}),
+        ("AveragePool", {"kernel_shape": [3, 2, 2], "pads": [1, 0, 1, 1, 1, 0]}),
+        ("LpPool", {"kernel_shape": [2, 2, 3], "pads": [1, 1, 0, 0, 1, 0]}),
+        ("LRN", {"size": 5}),
+    ],
+)
+def test_windows_of_padded_volumes(op, options):
+    """XLA's CPU compiler fails on a chain of sums whose terms are slices of one padded array."""
+    file = File(19)
+    strides = {} if op == "LRN" else {"strides": [3, 1, 1]}
+    x = file.input(np.random.default_rng(0).standard_normal((2, 9, 2, 2, 3)).astype(np.float32))
+    y = file.node(op, x, **options, **strides)
+    file.output(y, np.float32)
+    exact, near = (
+        np.asarray(dmlax.onnx.load(file.model(), arithmetic=arithmetic)(file.inputs)[y])
+        for arithmetic in ("exact", "float32")
+    )
+    np.testing.assert_allclose(exact, near, rtol=2e-6, atol=2e-6)
+
+
 @pytest.mark.parametrize("op", ["Exp", "Log", "Tanh", "Sigmoid", "Erf", "Softplus", "Sin", "Sqrt"])
 def test_functions_are_those_of_reproducible(op):
     file = File(22)

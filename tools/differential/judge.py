@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 import dmlax.onnx
 from dmlax.onnx import peer
@@ -70,6 +70,8 @@ def check(seed: int, op: str = "") -> tuple[str, str]:
             return "skipped", str(error)
         for output in model.graph.output:
             found = judge(ours[output.name], output.name, arithmetic, said, about, peers)
+            if found[0] == "wrong" and drawn.size == "sums" and _holds_by_parts(drawn, arithmetic):
+                found = "right", ""
             if found[0] == "wrong":
                 return found
             if found[0] != "right":
@@ -138,6 +140,33 @@ def _around(x: np.ndarray, is_sum: bool, step: float, steps: int = 1) -> Any:
     if is_sum:  # any index of a maximum may be right
         steps += int(most / 50) if x.dtype.itemsize < 8 else int(most) + 1
     return Steps(x, wide - steps, wide + steps)
+
+
+def _holds_by_parts(drawn: Drawn, arithmetic: str) -> bool:
+    """Whether ONNX Runtime makes the same of every quantized tensor of dmlax, up to its next step.
+
+    A norm of values that are nearly equal turns a step into many, which `_around` does not allow.
+    """
+    parts = onnx.ModelProto()
+    parts.CopyFrom(drawn.model)
+    names = [x.output[0] for x in parts.graph.node if x.op_type == "QuantizeLinear"]
+    results = [x.name for x in parts.graph.output]
+    every = list(dict.fromkeys([*names, *results]))
+    loaded = dmlax.onnx.load(drawn.model, arithmetic=arithmetic, outputs=every)
+    ours = _run(loaded, drawn.inputs)
+    whole = _run(_load(drawn, arithmetic), drawn.inputs)
+    if any(ours[name].tobytes() != whole[name].tobytes() for name in results):
+        return False  # other outputs let dmlax compute the model in another way
+    given = {f"{name}_given": ours[name] for name in names}
+    for node in parts.graph.node:
+        node.input[:] = [f"{x}_given" if x in names else x for x in node.input]
+    for name, x in given.items():
+        kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+        parts.graph.input.append(helper.make_tensor_value_info(name, kind, x.shape))
+    known = {x.name for x in parts.graph.output}
+    parts.graph.output.extend(onnx.ValueInfoProto(name=x) for x in names if x not in known)
+    theirs = _peer(parts, {**drawn.inputs, **given}, optimised=False)
+    return bool(theirs) and all(np.all(_near(ours[name], theirs[name])) for name in every)
 
 
 def _one_by_one(run: Any, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

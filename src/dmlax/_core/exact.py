@@ -141,7 +141,8 @@ def _run(program: Any, operands: Sequence[Any], is_sum: bool = False) -> list[An
         return jnp.asarray(atom.val, aval.dtype)
 
     for equation in jaxpr.eqns:
-        sliced = equation.invars[0] if is_sum and equation.primitive.name == "slice" else None
+        is_slice = is_sum and equation.primitive.name in ("dynamic_slice", "slice")
+        sliced = equation.invars[0] if is_slice else None
         if sliced is not None and sliced not in in_memory:
             values[sliced] = ieee.apart(values[sliced])
             in_memory.add(sliced)

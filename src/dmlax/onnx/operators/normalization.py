@@ -101,5 +101,12 @@ def local_response_normalization(
         np.zeros((), x.dtype),
         [(0, 0, 0), ((size - 1) // 2, size // 2, 0), *[(0, 0, 0)] * (x.ndim - 2)],
     )
-    total = sums.fold(lambda i: lax.dynamic_slice_in_dim(padded, i, x.shape[1], 1), 0, size)
-    return x * (bias + alpha / size * ieee.guard(total)) ** -beta
+
+    def add(padded: Array) -> Array:
+        total: Array = sums.fold(
+            lambda i: lax.dynamic_slice_in_dim(padded, i, x.shape[1], 1), 0, size
+        )
+        return total
+
+    total = ieee.guard(sums.program(add)(padded))
+    return x * (bias + alpha / size * total) ** -beta

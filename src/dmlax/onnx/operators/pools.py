@@ -221,13 +221,17 @@ def _add_windows(x: Array, options: Mapping[str, Any]) -> Array:
     padded = lax.pad(ieee.guard(x), zero, [(0, 0, 0)] * 2 + [(*pad, 0) for pad in pads])
     spans = [(n - 1) * step + 1 for n, step in zip(output[2:], strides, strict=True)]
 
-    def term(i: Any) -> Array:
-        places = (np if isinstance(i, int) else jnp).unravel_index(i, size)
-        starts = [place * step for place, step in zip(places, dilations, strict=True)]
-        window = lax.dynamic_slice(padded, [0, 0, *starts], [*x.shape[:2], *spans])
-        return window[(..., *(slice(None, None, step) for step in strides))]
+    def add(padded: Array) -> Array:
+        def term(i: Any) -> Array:
+            places = (np if isinstance(i, int) else jnp).unravel_index(i, size)
+            starts = [place * step for place, step in zip(places, dilations, strict=True)]
+            window = lax.dynamic_slice(padded, [0, 0, *starts], [*x.shape[:2], *spans])
+            return window[(..., *(slice(None, None, step) for step in strides))]
 
-    return ieee.guard(sums.fold(term, 0, math.prod(size)))
+        total: Array = sums.fold(term, 0, math.prod(size))
+        return total
+
+    return ieee.guard(sums.program(add)(padded))
 
 
 @operator("GlobalAveragePool", 1, 22)
