@@ -12,6 +12,7 @@ import pytest
 from scipy import special
 
 from dmlax import SpecError, reproducible
+from dmlax._core import exact
 
 REAL = {
     "atan": np.arctan,
@@ -103,6 +104,22 @@ def test_a_sum_has_the_documented_order():
     assert bits(reproducible.sum(x[:1], -1)) == bits(total[:1, 0])
     assert bits(reproducible.dot(x, np.ones(1000, np.float32))) == bits(total[:, 0])
     assert bits(reproducible.mean(x, 1)) == bits(total[:, 0] / np.float32(1000))
+
+
+def test_partial_sums_below_2_to_the_minus_126_are_zero():
+    """As arithmetic has them under "exact", in each form of a sum."""
+    least = 2.0**-126
+    x = np.float32([1.75 * least, *[0] * 63, -least, 0, least])
+    assert bits(reproducible.sum(x)) == bits(least * 0)  # 0.75 least is 0, and so is 0 + least
+    x = np.float32([3 * least, *[0] * 63, -1.5 * least])
+    assert bits(reproducible.sum(x)) == bits(1.5 * least)
+    assert bits(reproducible.dot(x, np.float32([0.3, *[1] * 64]))) == bits(-1.5 * least)
+    random = np.random.default_rng(9)
+    x = (random.standard_normal((3, 200)) * least * 2).astype(np.float32)
+    exactly = exact.of(lambda x: (x.sum(-1), x @ jnp.ones(200)))(jnp.asarray(x))
+    for found in exactly:
+        assert bits(found) == bits(reproducible.sum(x, -1))
+    assert bits(reproducible.dot(x, jnp.ones(200))) == bits(exactly[0])
 
 
 def everything(x):

@@ -6,6 +6,7 @@ them: a later version of dmlax has these bits, or another name.
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec
 
@@ -16,7 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from dmlax._core import float_functions, float_pairs, ieee, sums
+from dmlax._core import float_functions, ieee, ordered_products, sums
 from dmlax._core.arguments import Rules, aval_of, broadcast_shapes
 from dmlax._core.float_functions import VERSION as VERSION
 
@@ -114,14 +115,17 @@ class _Applied(NamedTuple):
 
 
 class _Reduced(NamedTuple):
-    """A reduction of axes, which it keeps."""
+    """A sum along axes, which it keeps, or the mean."""
 
-    reduce: _Function
+    is_mean: bool
     axes: tuple[int, ...]
 
     def __call__(self, x: Array) -> Array:
-        x = float_pairs.flush(x)
-        return float_functions.finish(self.reduce(x, self.axes, sums.IN_ROWS))
+        total = ordered_products.total(x, self.axes)
+        if not self.is_mean:
+            return total
+        count = math.prod(x.shape[axis] for axis in self.axes)
+        return float_functions.finish(ieee.divide(total, jnp.asarray(count, total.dtype)))
 
 
 class _Usual(NamedTuple):
@@ -282,7 +286,7 @@ def reciprocal(x: ArrayLike) -> Array:
     return _call(float_functions.reciprocal, jnp.reciprocal, x=x)
 
 
-_ORDER = "Its last bits depend on the summed sizes alone."
+_ORDER = "Its last bits depend on the summed sizes alone. Partial sums up to 2**-126 are 0."
 _AXES = "; numpy.exceptions.AxisError for an axis that is not there"
 Axes = int | tuple[int, ...] | None
 
@@ -299,13 +303,13 @@ def sum(x: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     >>> float(reproducible.sum(jnp.float32([1e8, 1.0, -1e8])))
     1.0
     """
-    return _reduce("sum", sums.total, x, axis, keepdims)
+    return _reduce("sum", x, axis, keepdims)
 
 
 @_documented(_ORDER, _AXES)
 def mean(x: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """The `sum`, divided by the number of elements: one quotient, correctly rounded."""
-    return _reduce("mean", sums.mean, x, axis, keepdims)
+    return _reduce("mean", x, axis, keepdims)
 
 
 @_documented(_ORDER)
@@ -315,8 +319,8 @@ def dot(x: ArrayLike, y: ArrayLike) -> Array:
     return sum(multiply(x, y), -1)
 
 
-def _reduce(name: str, reduce: _Function, x: ArrayLike, axis: Axes, keepdims: bool) -> Array:
+def _reduce(name: str, x: ArrayLike, axis: Axes, keepdims: bool) -> Array:
     (x,) = _operands(name, x=x)
     axes = tuple(range(x.ndim) if axis is None else sorted(normalize_axis_tuple(axis, x.ndim)))
-    total: Array = _compute(_Reduced(reduce, axes), _Usual(getattr(jnp, name), axes), x)
+    total: Array = _compute(_Reduced(name == "mean", axes), _Usual(getattr(jnp, name), axes), x)
     return total if keepdims else total.squeeze(axes)

@@ -1,8 +1,10 @@
 """A model loaded with `arithmetic="exact"` has one answer, and a digest of it."""
 
 import functools
+import hashlib
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 import dmlax.onnx
-from dmlax import UnsupportedError, reproducible
+from dmlax import SpecError, UnsupportedError, reproducible
 from dmlax._core import exact
 from dmlax.onnx.__main__ import main
 from dmlax.onnx.digest import canonical_bytes
@@ -119,6 +121,41 @@ def test_a_product_has_the_bits_of_dot_and_its_usual_gradient(depth):
     np.testing.assert_array_equal(jax.jit(product)(x, y), wanted)
     gradient = jax.grad(lambda x: product(x, y).sum())(x)
     np.testing.assert_allclose(gradient, np.broadcast_to(y.sum(1), x.shape), rtol=1e-5, atol=1e-5)
+
+
+def test_a_decoder_has_one_digest_of_its_steps_and_so_has_its_saved_model(tmp_path, capsys):
+    path, saved, known = (tmp_path / name for name in ("m.onnx", "m.dmlax", "digest.txt"))
+    example = runpy.run_path(str(Path(__file__).parents[2] / "docs/examples/tiny_decoder.py"))
+    file = example["make_file"](example["Sizes"](), example["Sizes"]().random_weights(), bits=4)
+    path.write_bytes(file.SerializeToString())
+    prompt = {"input_ids": np.int64([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])}
+    model = dmlax.onnx.load(path, arithmetic="exact")
+    lines = dmlax.onnx.digest(model, prompt, steps=4)
+    assert [x.name for x in lines[1:]] == [*(f"step {i} scores" for i in range(1, 5)), "tokens"]
+    assert lines[-1].type == "int32[2,4]"
+    alone = [dmlax.onnx.digest(model, {"input_ids": x[None]}, steps=4) for x in prompt["input_ids"]]
+    state = model.init_state(2, 9)
+    outputs, state = model.step(state, prompt)
+    tokens = [np.asarray(outputs["scores"][:, -1]).argmax(-1)]
+    for _ in range(3):
+        outputs, state = model.step(state, tokens[-1][:, None])
+        tokens.append(np.asarray(outputs["scores"][:, -1]).argmax(-1))
+    for row, found in enumerate(alone):
+        wanted = np.int32([[x[row] for x in tokens]])
+        assert found[-1].sha256 == hashlib.sha256(canonical_bytes(wanted)).hexdigest()
+    model.save(saved)
+    np.savez(tmp_path / "x.npz", **prompt)
+    command = ["--digest", "--steps", "4", "--inputs", str(tmp_path / "x.npz")]
+    assert main([str(path), *command]) == 0
+    known.write_text(capsys.readouterr().out)
+    assert known.read_text().splitlines()[1:] == list(map(str, lines))
+    assert main([str(saved), *command, "--expect", str(known)]) == 0
+    assert main([str(path), "--digest", "--steps", "2"]) == 0
+    with pytest.raises(SpecError) as caught:
+        dmlax.onnx.digest(model, prompt, steps=2, tensors=True)
+    assert caught.value.code == "option"
+    with pytest.raises(SpecError, match=r"inputs are mask, expected one of tokens"):
+        dmlax.onnx.digest(model, {"mask": np.ones((1, 1, 2))}, steps=2)
 
 
 def test_all_that_has_no_exact_form_is_one_error():

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmlax._core import compat, float_bits, float_functions, ieee, ordered_products, sums
+from dmlax._core.arguments import is_static
 from dmlax._core.float_pairs import flush
 from dmlax.errors import UnsupportedError
 
@@ -84,7 +85,11 @@ def settle(x: Array) -> Array:
 
 
 def _compute(function: Callable[..., Array], *operands: Array) -> Array:
-    return float_functions.apply(function, *operands)
+    """A bitcast of one axis takes a fifth of the operations of one of several (`float_bits.py`)."""
+    shape = operands[0].shape
+    if not is_static(shape):
+        return float_functions.apply(function, *operands)
+    return float_functions.apply(function, *(x.reshape(-1) for x in operands)).reshape(shape)
 
 
 _compute.__name__ = _DONE
@@ -224,6 +229,12 @@ def _call(equation: compat.Equation, program: Any, operands: list[Any]) -> _Outp
     """Runs a called program; a call of an operator of dmlax is exact, or has a definition."""
     if equation.params.get("name") == _DONE:
         return _kept(program)(*operands)
+    if equation.params.get("name") == sums.IN_ROWS_NAME and operands[0].dtype == _FLOAT32:
+        ((_, kept),) = compat.outputs_of(equation)
+        pairs = enumerate(zip(operands[0].shape, kept, strict=True))
+        axis = next((i for i, (size, one) in pairs if size is not one and size != one), None)
+        axis = kept.index(1) if axis is None else axis  # of one term
+        return [ordered_products.total(operands[0], (axis,))]
     last = _labelled(program.jaxpr)
     if last is None:
         if equation.primitive.name in ("jit", "pjit"):
@@ -358,11 +369,12 @@ def _convolution(params: Any, x: Array, w: Array) -> Array:
     return ordered_products.convolve(x.astype(np.float32), w.astype(np.float32), windows)
 
 
-@compat.shared("axes")
 def _total(x: Array, axes: tuple[int, ...]) -> Array:
-    total: Array
-    (total,) = _replaced(lambda x: sums.total(x, sorted(axes), sums.IN_ROWS), x)
-    return total.squeeze(axes)
+    if x.dtype.itemsize == 8:
+        wide_total: Array = sums.total(x, sorted(axes), sums.IN_ROWS)
+        return wide_total.squeeze(axes)
+    wide = ordered_products.total(x.astype(np.float32), axes)
+    return sums.narrow(wide, x.dtype).squeeze(axes)
 
 
 _RULES: dict[str, Callable[..., Array]] = {

@@ -26,7 +26,7 @@ _AT_ONCE = 1 << 18  # partial sums at once, which fit in a cache
 
 
 def _settled(x: Array) -> Array:
-    """A product or a partial sum: 0 up to 2**-126, as in `float_functions.finish`."""
+    """A term or a partial sum: 0 up to 2**-126, as in `float_functions.finish`."""
     of = bits(x)
     return floats(jnp.where(of & np.int32(0x7FFFFFFF) <= LEAST_NORMAL, 0, of))
 
@@ -42,7 +42,7 @@ def _join(lanes: Array) -> Array:
         if x.shape[0] <= half:
             return x
         missing = [(0, 2 * half - x.shape[0])] + [(0, 0)] * (x.ndim - 1)
-        both = ieee.apart(jnp.pad(x, missing))
+        both = jnp.pad(x, missing)
         return _add(both[:half], both[half:])
 
     vectors = lanes = ieee.apart(lanes)
@@ -56,36 +56,61 @@ def _join(lanes: Array) -> Array:
     return vectors[0]
 
 
-def _row(x: Array, y: Array) -> Array:
-    """The product of a row of K and a matrix of K by N."""
-    depth = x.shape[0]
-    if is_static((depth,)):
-        width, blocks = min(depth, _BLOCK), -(-depth // _BLOCK)
-        missing = blocks * width - depth if blocks else 0
-    else:
-        width, blocks, missing = _BLOCK, (depth + _BLOCK - 1) // _BLOCK, _BLOCK
-    x, y = jnp.pad(x, (0, missing)), jnp.pad(y, ((0, missing), (0, 0)))
-
-    def term(i: Any) -> Array:
-        left = flush(lax.dynamic_slice_in_dim(x, i * width, width))
-        right = flush(lax.dynamic_slice_in_dim(y, i * width, width, 0))
-        return _settled(left[:, None] * right)
+def _in_blocks(term: Callable[[Any], Array], depth: int, columns: int, like: Array) -> Array:
+    """The sum of blocks of rows, of which a function gives the i-th; rows that lack are 0."""
+    if not is_static((depth,)):
+        zeros = jnp.zeros((_BLOCK, columns), like.dtype)
+        blocks = (depth + _BLOCK - 1) // _BLOCK
+        return _join(lax.fori_loop(0, blocks, lambda i, total: _add(total, term(i)), zeros))
+    if not depth:
+        return jnp.zeros((columns,), like.dtype)
 
     def step(start: int, count: int, i: Any, total: Array) -> Array:
         for place in range(count):
             total = _add(total, term(start + count * i + place))
         return total
 
-    if not is_static((depth,)):
-        zeros = jnp.zeros((width, y.shape[1]), x.dtype)
-        return _join(lax.fori_loop(0, blocks, functools.partial(step, 0, 1), zeros))
-    if not blocks:
-        return jnp.zeros(y.shape[1:], x.dtype)
+    blocks = -(-depth // _BLOCK)
     first = 1 + (blocks - 1) % _UNROLLED
     total = step(1, first - 1, 0, term(0))
     if turns := (blocks - first) // _UNROLLED:
         total = lax.fori_loop(0, turns, functools.partial(step, first, _UNROLLED), total)
     return _join(total)
+
+
+def _blocks(x: Array, settle: Callable[[Array], Array]) -> Callable[[Any], Array]:
+    """Gives the i-th block along the first axis, settled."""
+    depth, width = x.shape[0], _BLOCK
+    missing = _BLOCK
+    if is_static((depth,)):
+        width = min(depth, _BLOCK)
+        missing = -depth % width if depth else 0
+    x = jnp.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1))
+    return lambda i: settle(lax.dynamic_slice_in_dim(x, i * width, width))
+
+
+def _row(x: Array, y: Array) -> Array:
+    """The product of a row of K and a matrix of K by N."""
+    left, right = _blocks(x, flush), _blocks(y, flush)
+
+    def term(i: Any) -> Array:
+        return _settled(left(i)[:, None] * right(i))
+
+    return _in_blocks(term, x.shape[0], y.shape[1], x)
+
+
+@compat.shared("axes")
+def total(x: Array, axes: tuple[int, ...]) -> Array:
+    """The sum of float32 along axes, which it keeps with size 1, in the same order.
+
+    Terms and partial sums up to 2**-126 are 0.
+    """
+    others = [axis for axis in range(x.ndim) if axis not in axes]
+    depth, columns = (math.prod(x.shape[axis] for axis in of) for of in (sorted(axes), others))
+    rows = x.transpose(*sorted(axes), *others).reshape((depth, columns))
+    summed = _in_blocks(_blocks(ieee.apart(rows), _settled), depth, columns, x)
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+    return finish(_positive(summed)).reshape(kept)
 
 
 def _map(function: Callable[[Any], Array], operands: Any, sums_of_each: int) -> Array:

@@ -162,7 +162,7 @@ IN_ROWS = Order(_in_rows)
 _FACTORS = Order(_product, 1.0)
 
 
-NAME = "_on_device"  # a program's name of a sum
+NAME, IN_ROWS_NAME = "_on_device", "_in_rows_on_device"  # programs' names of sums
 
 
 def program(add: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -180,6 +180,14 @@ def _on_device(x: Array, order: Order, axis: int) -> Array:
     if order.of_nothing == 0:
         total = jnp.where(total == 0, jnp.zeros_like(total), total)
     return ieee.guard(total)
+
+
+def _in_rows_on_device(x: Array, axis: int) -> Array:
+    summed: Array = _on_device(x, IN_ROWS, axis)
+    return summed
+
+
+_shared_in_rows = jax.jit(_in_rows_on_device, static_argnums=1)  # `exact.py` knows its name
 
 
 @_on_device.defjvp
@@ -239,6 +247,8 @@ def total(x: Floats, axes: Sequence[int], order: Order) -> Floats:
         merged = merged.reshape(tuple(kept))
     if isinstance(x, np.ndarray):
         return _on_host(merged, order, first).reshape(shape).astype(x.dtype)
+    if order == IN_ROWS:
+        return narrow(_shared_in_rows(merged, first).reshape(shape), x.dtype)
     return narrow(_on_device(merged, order, first).reshape(shape), x.dtype)
 
 

@@ -38,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.html and not options.profile:
         parser.error("--html needs --profile")
-    if (options.tensors or options.expect) and not options.digest:
-        parser.error("--tensors and --expect need --digest")
+    if (options.tensors or options.expect or options.steps) and not options.digest:
+        parser.error("--tensors, --expect and --steps need --digest")
     try:
         return _run(options)
     except _errors() as error:
@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         "--digest", action="store_true", help="print the SHA-256 of each output, and nothing else"
     )
     parser.add_argument("--tensors", action="store_true", help="digest every tensor")
+    parser.add_argument("--steps", type=int, default=0, help="digest so many steps of a decoder")
     parser.add_argument("--expect", type=Path, help="an earlier digest, which has to be the same")
     parser.add_argument("--html", type=Path, help="write the profile as a page to this file")
     parser.add_argument("--inputs", type=Path, help="an .npz file of inputs; else likely ones")
@@ -153,7 +154,10 @@ def _inputs(model: Model, options: argparse.Namespace) -> dict[str, np.ndarray]:
 
 def _digest(model: Model, options: argparse.Namespace) -> int:
     """Prints the digests of the tensors; 1 if they are not those of a file."""
-    found, first = digest(model, _inputs(model, options), tensors=options.tensors), heading(model)
+    inputs, first = _inputs(model, options), heading(model)
+    if options.steps:  # the caches are no inputs of a step
+        inputs = {name: x for name, x in inputs.items() if name in model._slots.given()}
+    found = digest(model, inputs, tensors=options.tensors, steps=options.steps)
     print(first, *found, sep="\n")
     difference = options.expect and first_difference(options.expect, first, found)
     if difference:

@@ -9,9 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from dmlax._core.arguments import Rules
 from dmlax._core.float_functions import VERSION
 from dmlax.onnx.model import Model
 from dmlax.onnx.nodes import run_nodes
+
+_RULES = Rules("digest")
 
 
 class Digest(NamedTuple):
@@ -51,7 +54,9 @@ def _type_of(x: np.ndarray) -> str:
     return f"{x.dtype.name}[{','.join(map(str, x.shape))}]"
 
 
-def digest(model: Model, inputs: Mapping[str, ArrayLike], *, tensors: bool = False) -> list[Digest]:
+def digest(
+    model: Model, inputs: Mapping[str, ArrayLike], *, tensors: bool = False, steps: int = 0
+) -> list[Digest]:
     """Computes a model, and the SHA-256 of its inputs and outputs.
 
     With `arithmetic="exact"` they are the same on every machine and for every implementation.
@@ -60,12 +65,17 @@ def digest(model: Model, inputs: Mapping[str, ArrayLike], *, tensors: bool = Fal
       model: the model.
       inputs: arrays by name.
       tensors: True for every tensor that a call computes, in the order of the nodes.
+      steps: the number of tokens that a decoder generates. `inputs` are those of its first step
+        (`Model.step`), the prompt. Every next step gets the tokens with the largest logits, the
+        first of equal ones. The caches have room for the prompt and `steps` tokens.
 
     Returns:
-      A `Digest` for each input, then for each tensor.
+      A `Digest` for each input, then for each tensor. With `steps` the outputs of a step are named
+      `step 1 logits`; the last `Digest` is of all `tokens`.
 
     Raises:
-      SpecError: as a call of the model.
+      SpecError: as a call of the model or a step; code `option` for `steps` together with
+        `tensors`, and for a decoder without one input of tokens and one output of logits.
 
     Example:
       >>> import dmlax.onnx
@@ -73,7 +83,33 @@ def digest(model: Model, inputs: Mapping[str, ArrayLike], *, tensors: bool = Fal
       >>> dmlax.onnx.digest(model, {"image": image})[-1].sha256  # doctest: +SKIP
     """
     named = {f"input {name}": np.asarray(x) for name, x in inputs.items()}
-    return [_digest_of(name, x) for name, x in (*named.items(), *_computed(model, inputs, tensors))]
+    text = f"steps is {steps}, and tensors True: a digest of steps has their outputs alone"
+    _RULES.expect(not (steps and tensors), "option", "steps", text)
+    found = _generated(model, inputs, steps) if steps else _computed(model, inputs, tensors)
+    return [_digest_of(name, x) for name, x in (*named.items(), *found)]
+
+
+def _generated(
+    model: Model, inputs: Mapping[str, ArrayLike], steps: int
+) -> Iterator[tuple[str, ArrayLike]]:
+    """The outputs of a decoder's steps, and then the tokens."""
+    given: dict[str, np.ndarray] = {name: np.asarray(x) for name, x in inputs.items()}
+    prompts = [name for name, x in given.items() if x.ndim == 2 and x.dtype.kind in "iu"]
+    text = f"are {', '.join(given)}, expected one of tokens: integers of two axes"
+    _RULES.expect(len(prompts) == 1, "option", "inputs", text)
+    (prompt,) = prompts
+    batch, rows = given[prompt].shape
+    state, tokens = model.init_state(batch, rows + steps), []
+    for step in range(1, steps + 1):
+        outputs, state = model.step(state, given)
+        yield from ((f"step {step} {name}", x) for name, x in outputs.items())
+        wide = [x for x in outputs.values() if x.ndim == 3 and x.shape[:2] == (batch, rows)]
+        text = f"have {len(wide)} outputs of three axes, expected one: the logits"
+        _RULES.expect(len(wide) == 1, "option", "steps", text)
+        last = np.asarray(wide[0][:, -1]).astype(np.float32)
+        given[prompt], rows = last.argmax(-1)[:, None].astype(given[prompt].dtype), 1
+        tokens.append(given[prompt])
+    yield "tokens", np.concatenate(tokens, 1).astype(np.int32)
 
 
 def _computed(
