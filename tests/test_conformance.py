@@ -21,6 +21,7 @@ FILES = {f"{path.parents[1].name}/{path.stem}": path for path in vectors.find()}
 HUGE = FILES.pop("nonzero_coordinates/huge")  # gigabytes: conformance/tests/suite/test_huge.py
 NAMES = [row.name for row in OPERATORS]
 WITH_KERNELS = [row.name for row in OPERATORS if "native_cpu" in row.implementations("cpu")]
+EXACT = ("exact_function", "exact_sum")  # of `dmlax.reproducible`
 ONE_IN = {  # one in so many valid calls
     "nonzero_coordinates": 8,
     "element_wise_quantize_linear": 8,
@@ -64,6 +65,21 @@ def check(adapter, chosen, variant):
 def test_valid_calls_are_met(operator):
     valid = [vector for vector in of_operator(operator) if vector.is_valid]
     assert check(Dmlax(), valid[:: ONE_IN.get(operator, OTHERS_ONE_IN)], "eager")
+
+
+@pytest.mark.parametrize("operator", EXACT)
+def test_reproducible_functions_and_sums_are_the_oracles(operator):
+    """All calls of one shape and those of every tenth other shape, which compile for long."""
+    known = of_operator(operator)
+    assert check(Dmlax(), [x for x in known if is_quick(x)], "eager")
+    assert check(Dmlax(), known[::31], "jit")
+
+
+def is_quick(vector):
+    """True for a call that the test above needs, or that compiles in a moment."""
+    few = sum(map(ord, vector.id)) % 10 == 0
+    is_function = vector.operator == "exact_function"
+    return not vector.is_valid or few or (is_function and "numbers" in vector.topic)
 
 
 @pytest.mark.parametrize("operator", NAMES)
@@ -135,6 +151,6 @@ def is_not_computed(vector):
 
 
 def test_the_suite_is_whole():
-    assert {vector.operator for vector in suite()} == {row.name for row in OPERATORS}
+    assert {vector.operator for vector in suite()} == {row.name for row in OPERATORS} | {*EXACT}
     assert len(suite()) >= 150
     assert sum(not vector.is_valid for vector in suite()) >= 50

@@ -16,6 +16,7 @@ from dmlax_conformance.runner.program import LONGEST_LINE, MOST_RESTARTS, TIME_L
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 LABELS = {  # labels of the rows of the table of tensors, by operator
     "convolutions": "convolution",
+    "functions and sums": "exact_",
     "pools": "pooling",
     "averages": "average_pooling",
     "matrix products": "matrix_multiply",

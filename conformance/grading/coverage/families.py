@@ -1,21 +1,25 @@
 """Equivalence classes of each family of operators."""
 
+import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from dmlax_conformance.format.tensors import DTYPES, Tensor, to_numpy
 from dmlax_conformance.format.vectors import Vector
-from dmlax_conformance.oracle import exact, pooling
+from dmlax_conformance.oracle import exact, exact_floats, pooling
 from dmlax_conformance.oracle.binary import add_quotients, multiply_quotients
 from dmlax_conformance.oracle.convolution import SCALES, sum_quotients
 from dmlax_conformance.oracle.dynamic_quantize import quotients
 from dmlax_conformance.oracle.exact import FORMATS, RANGES, Real
 from dmlax_conformance.oracle.matmul import add, repeat, shape_of
 from dmlax_conformance.oracle.nonzero import is_nonzero
+from dmlax_conformance.oracle.single import INFINITY, LEAST_NORMAL, SIGN, Single, single
 
 from . import elements
 from .elements import BIAS, FLOATS, NEAR_TIES, OF_BYTES, Array, QuotientView, erring, floats
@@ -384,6 +388,107 @@ FOUND: dict[str, Any] = {
 }
 
 
+# -- floats that have one answer -----------------------------------------------------------------
+
+REAL: dict[str, Callable[[float], float]] = {  # to more digits than float32 has
+    **{name: getattr(math, name) for name in ("atan", "cos", "erf", "exp", "expm1", "sin", "tanh")},
+    "exp2": lambda x: 2.0**x,
+    "gelu": lambda x: x * 0.5 * math.erfc(-x / math.sqrt(2)),
+    "gelu_tanh": lambda x: (
+        x / (1 + math.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    ),
+    "log": math.log,
+    "log1p": math.log1p,
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "softplus": lambda x: math.log1p(math.exp(x)) if x < 700 else x,
+}
+
+
+class ExactView(elements.OutputView):
+    """The operands and the result of each element, by their bits."""
+
+    @property
+    def rows(self) -> Any:
+        """The name of the function, the words of operands, and that of the result."""
+        name = self.vector.attributes["Function"]
+        _, operands = exact_floats._operands(self.vector.inputs)
+        return ((name, *x, y) for x, y in zip(operands, self.expected.tolist(), strict=True))
+
+    def classes_of(self, row: Any) -> set[str]:
+        """Return the classes of an element."""
+        name, *operands, result = row
+        x, y = Single(operands[0]), Single(result)
+        found = {name} if 0 < y.size < INFINITY else {f"{name} of no number"} if y.is_nan else set()
+        held = {
+            "NaN": x.is_nan,
+            "infinity": x.size == INFINITY,
+            "minus zero": x.word == SIGN,
+            "plus zero": x.word == 0,
+            "subnormal": 0 < x.size < LEAST_NORMAL,
+        }
+        found |= {f"{name} of {kind}" for kind, holds in held.items() if holds}
+        with suppress(ArithmeticError, ValueError, AssertionError, KeyError):
+            if LEAST_NORMAL < y.size < INFINITY and single(REAL[name](float(x.value()))) != y:
+                found.add(f"{name} is not the nearest")
+        return found
+
+
+EXACT = (
+    *exact_floats.FUNCTIONS,
+    *(
+        f"{name} of {kind}"
+        for name in exact_floats.FUNCTIONS
+        for kind in ("NaN", "infinity", "minus zero", "plus zero", "subnormal", "no number")
+    ),
+    *(f"{name} is not the nearest" for name in REAL),
+)
+
+
+class ExactSumView(elements.OutputView):
+    """The terms of each sum."""
+
+    @property
+    def rows(self) -> Any:
+        """The words of the operands of each term, and the sum's."""
+        size = self.vector.inputs["ATensor"].sizes[-1]
+        _, terms = exact_floats._operands(self.vector.inputs)
+        parts = (tuple(terms[i * size : (i + 1) * size]) for i in range(self.count))
+        return zip(parts, self.expected.tolist(), strict=True)
+
+    def classes_of(self, row: Any) -> set[str]:
+        """Return the classes of a sum."""
+        terms, word = row
+        y = Single(word)
+        if not terms or max(Single(x).size for term in terms for x in term) >= INFINITY:
+            return {"NaN" if y.is_nan else "infinity" if y.size == INFINITY else "of nothing"}
+        values = [prod((Single(x).value() for x in term), start=Fraction(1)) for term in terms]
+        real, largest = abs(sum(values, Fraction(0))), max(map(abs, values))
+        found = single(sum(values))
+        is_small = any(0 < abs(value) < Fraction(1, 2**126) for value in values)
+        held = {
+            "zero": word == 0,
+            "of one term": len(terms) == 1,
+            "of two terms": len(terms) == 2,
+            "of up to 64 terms": 2 < len(terms) <= 64,
+            "of more than 64 terms": 64 < len(terms) <= 1000,
+            "of more than 1,000 terms": len(terms) > 1000,
+            "a small term": is_small,
+            "a product": len(terms[0]) > 1,
+            "cancels": 0 < real < largest / 1024,
+            "not the nearest": y != found,
+            "negative": y.is_negative,
+            "overflows": y.size == INFINITY,
+        }
+        return {name for name, holds in held.items() if holds}
+
+
+OF_SUMS = (
+    *("NaN", "infinity", "of nothing", "zero", "of one term", "of two terms", "of up to 64 terms"),
+    *("of more than 64 terms", "of more than 1,000 terms", "a small term", "a product"),
+    *("cancels", "not the nearest", "negative", "overflows"),
+)
+
+
 def _rounded(quotients: Any) -> Any:
     return partial(QuotientView, quotients=quotients)
 
@@ -406,4 +511,6 @@ FAMILIES: Mapping[str, tuple[Callable[[Vector], Any], tuple[str, ...], Mapping[s
     "quantized_lookup": (LookupView, (), PLACES),
     "dynamic_quantize_linear": (_rounded(quotients), WITHIN, {NEAR: NEAR_TIES[NEAR]}),
     "nonzero_coordinates": (NonzeroView, (), FOUND),
+    "exact_function": (ExactView, EXACT, {}),
+    "exact_sum": (ExactSumView, OF_SUMS, {}),
 }

@@ -5,16 +5,19 @@ oracle's function and returns the wrong one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 from math import ceil, floor, trunc
 from typing import Any
 
 import numpy as np
 
-from dmlax_conformance.oracle import exact
+from dmlax_conformance.oracle import exact, sequences
 from dmlax_conformance.oracle.exact import RANGES, exactly, nearest
+from dmlax_conformance.oracle.single import INFINITY, single
+from grading.coverage.families import REAL
 
 from .derived import FIELDS, rows_of
 from .mutant import VALUES, Mutant, mutant
@@ -192,6 +195,81 @@ COLUMNS: Ways = {
     "one-based": after(lambda row: tuple(place + 1 for place in row)),
     "axes-reversed": after(lambda row: row[::-1]),
 }
+
+
+def _fused(coefficients: Any, x: Any) -> Any:
+    """Evaluate a polynomial with one rounding for each step."""
+    value = single(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = single(value.value() * x.value() + single(coefficient).value())
+    return value
+
+
+def _total_of(lanes: int, rows: int) -> Callable[..., Any]:
+    """Return a sum of another number of sums, which are first added in so many rows."""
+
+    def total(terms: Any) -> Any:
+        sums = [sequences.ZERO] * lanes
+        for place, term in enumerate(terms):
+            sums[place % lanes] = sequences._plus(sums[place % lanes], sequences.flush(term))
+        while len(sums) > 1:
+            width = len(sums) // (rows if len(sums) >= lanes else 2)
+            parts = [sums[place : place + width] for place in range(0, len(sums), width)]
+            sums = [reduce(sequences._plus, column) for column in zip(*parts, strict=True)]
+        return sums[0]
+
+    return total
+
+
+def _nearest_sum(terms: Any) -> Any:
+    """Round the sum once."""
+    if all(term.size < INFINITY for term in terms):
+        return single(sum((sequences.flush(term).value() for term in terms), Fraction(0)))
+    return _total_of(64, 2)(terms)
+
+
+def _fused_dot(x: Any, y: Any) -> Any:
+    """Round a product and a sum together."""
+    sums = [sequences.ZERO] * 64
+    for place, (a, b) in enumerate(zip(x, y, strict=True)):
+        if max(a.size, b.size, sums[place % 64].size) < INFINITY:
+            whole = a.value() * b.value() + sums[place % 64].value()
+            sums[place % 64] = single(whole)
+        else:
+            sums[place % 64] = sums[place % 64] + a * b
+    return sequences.total(sums)
+
+
+def _instead_of(name: str) -> Way:
+    """Round the real number, as float64 has it, instead of the sequence's."""
+
+    def function(x: Any) -> Any:
+        if x.size < INFINITY:
+            with suppress(ArithmeticError, ValueError):
+                return single(REAL[name](float(x.value())))
+        return sequences.UNARY[name](x)
+
+    return lambda own: {**own, name: function}
+
+
+SEQUENCES: Ways = {f"nearest-{name.replace('_', '-')}": _instead_of(name) for name in REAL}
+POLYNOMIAL: Ways = {"fused": instead(_fused)}
+NOTHING_LOST = after(lambda pair: pair._replace(low=sequences.ZERO))
+FINISH: Ways = {
+    "keeps-subnormal": instead(lambda x: x),
+    "keeps-2^-126": instead(sequences.flush),
+}
+FLUSH: Ways = {"keeps-subnormal-operands": instead(lambda x: x)}
+ZEROS: Ways = {"loses-sign": after(lambda x: x if x.size else abs(x))}
+TOTAL: Ways = {
+    **{f"{lanes}-sums": instead(_total_of(lanes, 2)) for lanes in (1, 8, 16, 32, 128)},
+    "halves-of-64": instead(_total_of(64, 2)),
+    "four-in-turn": instead(_total_of(64, 4)),
+    "rounded-once": instead(_nearest_sum),
+    "zero-keeps-sign": after(lambda x: x if x.size else -x),
+}
+DOT: Ways = {"fused": instead(_fused_dot)}
+PLUS: Ways = {"keeps-subnormal-sums": instead(lambda x, y: x + y)}
 STEPS: Ways = {f"over-{steps}": instead(steps) for steps in (254, 256)}
 WAYS: Mapping[str, tuple[tuple[str, str, Ways], ...]] = {
     "convolution": (
@@ -224,6 +302,18 @@ WAYS: Mapping[str, tuple[tuple[str, str, Ways], ...]] = {
         ("ADD-2 MUL-2", "exact.divide_half_even", ROUND),
         ("ADD-3 MUL-3", "exact.clamp", CLAMP),
         ("ADD-1 MUL-1", "binary._quotients", COMBINE),
+    ),
+    "exact_floats": (
+        ("EXF-1", "exact_floats.FUNCTIONS", SEQUENCES),
+        ("EXF-1", "sequences.polynomial", POLYNOMIAL),
+        ("EXF-1", "sequences.exact_sum", {"sum-loses-nothing": NOTHING_LOST}),
+        ("EXF-1", "sequences.exact_product", {"product-loses-nothing": NOTHING_LOST}),
+        ("EXF-2 EXS-3", "sequences.finish", FINISH),
+        ("EXF-2", "sequences.finish", ZEROS),
+        ("EXF-2", "sequences.flush", FLUSH),
+        ("EXS-1", "sequences.total", TOTAL),
+        ("EXS-2", "sequences.dot", DOT),
+        ("EXS-3", "sequences._plus", PLUS),
     ),
     "lookup": (("LUT-1", "lookup.DTYPES", SIGNS),),
     "element_wise": (

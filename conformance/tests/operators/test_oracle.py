@@ -16,7 +16,7 @@ from dmlax_conformance.errors import Malformed
 from dmlax_conformance.format import tensors, vectors
 from dmlax_conformance.format.tensors import Tensor
 from dmlax_conformance.format.vectors import Request
-from dmlax_conformance.oracle import OPERATORS, exact
+from dmlax_conformance.oracle import OPERATORS, exact, sequences, single
 from dmlax_conformance.oracle.calls import answer, with_elements
 from dmlax_conformance.oracle.convolution import Windows, accumulators
 
@@ -132,3 +132,36 @@ def test_the_oracle_makes_the_elements_of_a_digest(tmp_path: Path) -> None:
     wrong = replace(vector.expect["OutputTensor"], sha256="0" * 64)
     with pytest.raises(Malformed, match="is not the oracle's digest"):
         with_elements(replace(vector, id="wrong", expect={"OutputTensor": wrong}))
+
+
+@pytest.mark.parametrize("operator", ["exact_function", "exact_sum"])
+def test_a_processor_that_flushes_every_subnormal_number_has_the_same_answers(
+    operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some keep them on the way to a result, and some do not."""
+    rounded, suite = single._rounded, vectors.load_all(operators=[operator])
+    monkeypatch.setattr(single, "_rounded", lambda *parts: sequences.flush(rounded(*parts)))
+    for vector in (each for each in suite if each.is_valid and not each.has_digests):
+        expect: Any = vector.expect
+        found = answer(operator, vector.attributes, vector.inputs, vector.outputs)["OutputTensor"]
+        assert found.words == expect["OutputTensor"].words, vector.id
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_single_operations_are_numpys(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, 2**32, (2, 2000), np.uint32)
+    words[:, 1000:] = (words[:, 1000:] % 2**26) + (126 << 23)  # near each other
+    words[:, :40] &= 0x807FFFFF  # subnormal
+    x, y = words.view(np.float32)
+    a, b = ([single.Single(int(word)) for word in row] for row in words)
+    with np.errstate(all="ignore"):
+        for name in ("add", "subtract", "multiply", "divide"):
+            want = getattr(np, name)(x, y)
+            have = [sequences.BINARY[name](*pair).word for pair in zip(a, b, strict=True)]
+            found = np.array(have, np.uint32).view(np.float32)
+            np.testing.assert_array_equal(found, want)
+            assert (np.signbit(found) == np.signbit(want))[~np.isnan(want)].all()
+        roots = [single.root(abs(each)).word for each in a if not each.is_nan]
+        want = np.sqrt(np.abs(x[~np.isnan(x)]))
+        np.testing.assert_array_equal(np.array(roots, np.uint32).view(np.float32), want)

@@ -14,6 +14,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from numpy.exceptions import AxisError
+
 from ..errors import NotStartable
 from ..format.descs import buffer
 from ..format.tensors import DTYPES, from_numpy, to_numpy
@@ -24,6 +26,7 @@ from .base import Case, SpecViolation, Unsupported
 
 WIDE = {"int64", "uint64", "float64"}
 COORDINATES = "OutputCoordinatesTensor"
+FIELDS = {"x": "ATensor", "y": "BTensor"}  # of `dmlax.reproducible`
 JIT, CONSTANT, DESCRIPTOR = "jit", "constant", "descriptor"
 Operands = Mapping[str, Any]
 Call = Callable[[Operands], Mapping[str, Any]]
@@ -94,7 +97,7 @@ class Dmlax:
 
     def run(self, case: Case, variant: str) -> Mapping[str, Any]:
         """Call the operator, and translate what it raises."""
-        if not hasattr(self._library, case.operator):
+        if not hasattr(self._library, case.operator) and not _is_exact(case):
             raise Unsupported(case.operator)
         if variant == DESCRIPTOR:
             case = _as_desc(case)
@@ -107,7 +110,10 @@ class Dmlax:
             answer = call(case.inputs) if known is None else self._jitted(case, call, known)
             return _as_called(case, answer) if variant == DESCRIPTOR else answer
         except self._library.SpecError as error:
-            raise SpecViolation(error.code, error.field, str(error)) from error
+            field = FIELDS.get(error.field, error.field) if _is_exact(case) else error.field
+            raise SpecViolation(error.code, field, str(error)) from error
+        except AxisError as error:
+            raise SpecViolation("dimension_count", "ATensor", str(error)) from error
         except self._library.UnsupportedError as error:
             raise Unsupported(str(error)) from error
 
@@ -133,6 +139,8 @@ class Dmlax:
 
     def _function(self, case: Case) -> Call:
         """Take the function of the operator's name; its parameters have the tensors' names."""
+        if _is_exact(case):
+            return _reproducible(case)
         function = getattr(self._library, case.operator)
         parameters = signature(function).parameters
         positional = [name for name, one in parameters.items() if one.kind == one.POSITIONAL_ONLY]
@@ -174,6 +182,25 @@ class CudaMosaic(CudaXla):
 
     name = "dmlax-cuda-mosaic_gpu"
     implementation = "mosaic_gpu"
+
+
+def _is_exact(case: Case) -> bool:
+    """Say whether the operator is one of `dmlax.reproducible`."""
+    return case.operator in ("exact_function", "exact_sum")
+
+
+def _reproducible(case: Case) -> Call:
+    """Take a function of `dmlax.reproducible`: `sum` and `dot` for the operator of sums."""
+    options: dict[str, Any] = {}
+    name = case.attributes.get("Function", "dot")
+    if name == "dot" and "BTensor" not in case.inputs:
+        name, options = "sum", {"axis": -1}
+    if name == "gelu_tanh":
+        name, options = "gelu", {"approximate": True}
+    function = getattr(import_module("dmlax.reproducible"), name, None)
+    if function is None:
+        raise SpecViolation("option", "Function")
+    return lambda given: {"OutputTensor": function(*(given[k] for k in case.inputs), **options)}
 
 
 def _known(case: Case, variant: str) -> Operands | None:

@@ -1,7 +1,7 @@
 """Operators on floats, each with one rounding, and moves of elements."""
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import partial
 from math import prod
@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..format.tensors import DTYPES, Tensor
+from ..oracle import sequences
 from ..oracle.nonzero import nonzero_coordinates
+from ..oracle.sequences import compute, total_in_packets
+from ..oracle.single import Single, single
 from .arrays import (
     Words,
     combined,
@@ -23,7 +26,7 @@ from .arrays import (
     words_of,
 )
 from .graph import Node
-from .quantized import Answer, Operands, shares
+from .quantized import Answer, Operands
 
 CAST_TO = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool"}
 
@@ -61,11 +64,51 @@ relu = partial(unary, lambda node, x: max(x, Fraction(0)))
 hard_sigmoid = partial(unary, _hard_sigmoid)
 
 
+def _rows(x: Tensor) -> list[list[Single]]:
+    numbers, size = [Single(word) for word in x.words], x.sizes[-1]
+    return [numbers[place : place + size] for place in range(0, len(numbers), size)]
+
+
+def _of_rows(sizes: tuple[int, ...], rows: Iterable[Iterable[Single]]) -> Answer:
+    return (Tensor("float32", sizes, tuple(x.word for row in rows for x in row)),)
+
+
 def softmax(node: Node, operands: Operands) -> Answer:
     """Divide exponentials by their sum along the last axis."""
-    x = operands[0]
-    rows = values_of(x).reshape(-1, x.sizes[-1])
-    return (float32_of(filled(shares(rows), x.sizes)),)
+    (x,) = operands
+    return _of_rows(x.sizes, map(sequences.softmax, _rows(x)))
+
+
+def layer_normalization(node: Node, operands: Operands) -> Answer:
+    """Normalize the last axis."""
+    x, scale, bias = operands
+    epsilon = Single(node.attributes["epsilon"].words[0])
+    (scales,), (biases,) = _rows(scale), _rows(bias)
+    rows = (sequences.layer_normalization(row, epsilon, scales, biases) for row in _rows(x))
+    return _of_rows(x.sizes, rows)
+
+
+def gelu(node: Node, operands: Operands) -> Answer:
+    """Compute the Gaussian error linear unit."""
+    (x,) = operands
+    return _of_rows(x.sizes, [[compute(sequences.gelu, Single(word)) for word in x.words]])
+
+
+def mean(node: Node, operands: Operands) -> Answer:
+    """Average the last axis, which is kept."""
+    x, axes = operands
+    assert axes.words == (-1,)
+    count = single(x.sizes[-1])
+    totals = ([compute(sequences.divide, total_in_packets(row), count)] for row in _rows(x))
+    return _of_rows((*x.sizes[:-1], 1), totals)
+
+
+def product(node: Node, operands: Operands) -> Answer:
+    """Multiply by a matrix."""
+    x, w = operands
+    columns = list(zip(*_rows(w), strict=True))
+    rows = ([sequences.dot(row, column) for column in columns] for row in _rows(x))
+    return _of_rows((*x.sizes[:-1], len(columns)), rows)
 
 
 def cast(node: Node, operands: Operands) -> Answer:

@@ -1,7 +1,17 @@
 """The registry: one entry for each operator, with its names and its family's definition."""
 
 from ..format.vectors import SIGNATURES
-from . import binary, convolution, dynamic_quantize, element_wise, lookup, matmul, nonzero, pooling
+from . import (
+    binary,
+    convolution,
+    dynamic_quantize,
+    element_wise,
+    exact_floats,
+    lookup,
+    matmul,
+    nonzero,
+    pooling,
+)
 from .operator import Definition, Operator
 
 # Name, prefix of ids, definition, and the type of the ONNX node that computes the same.
@@ -27,6 +37,8 @@ _ENTRIES: tuple[tuple[str, str, Definition, str], ...] = (
     ("matrix_multiply_integer", "intmatmul", matmul.INTEGER, "MatMulInteger"),
     ("quantized_linear_matrix_multiply", "qmatmul", matmul.QUANTIZED, "QLinearMatMul"),
     ("matrix_multiply_integer_to_float", "floatmatmul", matmul.TO_FLOAT, "MatMulIntegerToFloat"),
+    ("exact_function", "exact", exact_floats.FUNCTION, ""),
+    ("exact_sum", "exactsum", exact_floats.SUM, ""),
 )
 OPERATORS = {entry[0]: Operator(*entry) for entry in _ENTRIES}
 SIGNATURES.update({name: operator.signature for name, operator in OPERATORS.items()})

@@ -33,6 +33,8 @@ def _axes(vector: Vector, name: str, tensor: Tensor, place: Place) -> Axes:
     whole, operator = tuple(map(range, tensor.sizes)), vector.operator
     if "matrix" in operator:
         return _of_product(vector, name, whole, place)
+    if operator == "exact_sum":
+        return (*_broadcast(whole[:-1], place), whole[-1])
     if name == "TableTensor":
         x = vector.inputs["InputTensor"]
         (word,) = _words(x, tuple(map(_one, place)))
