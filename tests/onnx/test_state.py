@@ -13,7 +13,7 @@ import onnx
 import pytest
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import dmlax
 import dmlax.onnx
@@ -202,6 +202,30 @@ def test_few_programs_serve_prompts_of_every_length() -> None:
     assert model._jitted_last._cache_size() <= len(decoding.BUCKETS)
 
 
+@pytest.mark.parametrize("is_sliced", [False, True])
+def test_the_scores_of_the_last_row_alone(is_sliced: bool) -> None:
+    """As genai's builder writes with `prune_lm_head`: padding would be the last row."""
+    file = onnx.ModelProto()
+    file.CopyFrom(file_of("float"))
+    (last,) = (node for node in file.graph.node if node.output[0] == "scores")
+    arrays = {"first": [-1], "stop": [1 << 62], "rows": [1], "row": -1}
+    file.graph.initializer.extend(
+        numpy_helper.from_array(np.array(x), name) for name, x in arrays.items()
+    )
+    names = ("first", "stop", "rows") if is_sliced else ("row",)
+    options = {} if is_sliced else {"axis": 1}
+    op = "Slice" if is_sliced else "Gather"
+    last.CopyFrom(helper.make_node(op, [last.input[0], *names], ["scores"], **options))
+    model, (tokens, scores) = dmlax.onnx.load(file), greedy("float", prompt_of(21), 2)
+    outputs, state = model.prefill(model.init_state(1, 32), np.array([prompt_of(21)]))
+    found = outputs["scores"].reshape(-1)
+    np.testing.assert_allclose(found, scores[0], rtol=0, atol=2e-5)
+    outputs, state = model.step(state, np.array([tokens[:1]]))
+    np.testing.assert_allclose(outputs["scores"].reshape(-1), scores[1], rtol=0, atol=2e-5)
+    with pytest.raises(dmlax.SpecError, match="and the model takes whole chunks only"):
+        model.step(state, np.zeros((1, 2), np.int64), counts=[1])
+
+
 def test_chunks_of_any_size_give_one_state() -> None:
     """Also behind a prompt, padded to more rows than are valid, and up to the last place."""
     model, ids = model_of("float"), np.array([prompt_of(21), prompt_of(21)[::-1]])
@@ -274,7 +298,9 @@ def test_states_that_every_step_replaces() -> None:
     for name in zeros:
         want = wanted[name.replace("past", "present")]
         np.testing.assert_allclose(state.caches[name], want, rtol=1e-5, atol=1e-5)
-    with pytest.raises(dmlax.SpecError, match="a cache of the model takes whole chunks only"):
+    with pytest.raises(
+        dmlax.SpecError, match="counts is given, and the model takes whole chunks only"
+    ):
         model.step(state, x[:, :4], counts=[2])
 
 

@@ -179,8 +179,19 @@ class Slots:
 
     @functools.cached_property
     def takes_counts(self) -> bool:
-        """True if a chunk may have rows that are no tokens."""
-        return all(slot.kind in ("cache", "window", "grown") for slot in self.slots)
+        """True if a chunk may have rows that are no tokens.
+
+        An output without a row for every token may be that of the last row, which is then none.
+        """
+        outputs = (name for name in self.graph.outputs if name not in self.presents)
+        kinds = (slot.kind in ("cache", "window", "grown") for slot in self.slots)
+        return all(kinds) and all(map(self._has_rows, outputs))
+
+    def _has_rows(self, output: str) -> bool:
+        """True if an output has a row for every token of a chunk."""
+        given = (self.structs[name].shape for name in self.given() if is_new(name))
+        tokens, aval = next(x for x in given if len(x) > 1), (self.graph.avals or {}).get(output)
+        return aval is not None and [*map(str, aval.shape[1:2])] == [str(tokens[1])]
 
     def init(self, batch: int, capacity: int, inputs: Mapping[str, Array] | None = None) -> State:
         """Caches that are empty or have first tokens, and the inputs of every step."""

@@ -554,7 +554,7 @@ class Model:
             if not fits:
                 raise SpecError(f"Model: counts {text}", "value", "counts")
             if not self._slots.takes_counts:
-                text = "Model: counts is given, and a cache of the model takes whole chunks only"
+                text = "Model: counts is given, and the model takes whole chunks only"
                 raise SpecError(text, "option", "counts")
             rows = int(valid.max()) if is_cut else rows
         if not isinstance(state.lengths, jax.core.Tracer):
