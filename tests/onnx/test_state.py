@@ -192,6 +192,29 @@ def test_a_batch_is_split_over_devices(form: str) -> None:
     assert cache.sharding.spec[0] == "batch"
 
 
+@pytest.mark.parametrize("form", ["float", "4 bits, level 4"])
+def test_the_heads_of_caches_are_split_over_devices(form: str) -> None:
+    """Each device attends with its heads, in the kernel, to the same bits."""
+    model = model_of(form)
+    outputs, state = model.prefill(model.init_state(1, 300), np.array([prompt_of(21)]))
+    token = jnp.asarray(outputs["scores"][:, -1:].argmax(-1), np.int32)
+    wanted, following = jax.jit(model.apply_step)(model.params, state, token)
+    mesh = jax.make_mesh((SIZES.groups,), ("heads",), axis_types=(AxisType.Auto,))
+    split, everywhere = (NamedSharding(mesh, PartitionSpec(*x)) for x in ((None, "heads"), ()))
+    caches = {name: jax.device_put(x, split) for name, x in state.caches.items()}
+    params, token, lengths = jax.device_put((model.params, token, state.lengths), everywhere)
+    state = dataclasses.replace(state, caches=caches, lengths=lengths)
+    compiled = jax.jit(model.apply_step).lower(params, state, token).compile()
+    found, state = compiled(params, state, token)
+    np.testing.assert_array_equal(found["scores"], wanted["scores"])
+    for name, cache in state.caches.items():
+        np.testing.assert_array_equal(cache, following.caches[name])
+        assert cache.sharding.spec[1] == "heads"
+    products = '"dmlax_level_product' if form != "float" else '"dmlax_float_convolution'
+    for kernel, count in (('"dmlax_cache_attention', SIZES.layers), (products, 9)):
+        assert compiled.as_text().count(kernel) == (count if NATIVE else 0)
+
+
 def test_few_programs_serve_prompts_of_every_length() -> None:
     model = dmlax.onnx.load(file_of("float"))
     for n in (1, 2, 5, 17, 21, 40, 64, 66, 70, 100, 150, 259, 300):
