@@ -191,15 +191,15 @@ def test_wrong_values_come_first_and_the_counts_agree(sample: list[Vector], caps
     assert out[start].split()[1:] == columns
     flag, total, *counts = out[start + 1].split()
     own = Counter(result.kind for result in results if flag in result.vector.flags)
-    assert [*map(int, counts[-3:])] == [own[kind] for kind in KINDS]
+    assert [*map(int, counts[-3:])] == [own[kind] for kind in KINDS[:3]]
     assert int(total) == own.total()
     assert f"{flag}: {NOTES[flag]}" in out
     *_, sums, failures, last = out
     number = Counter(kinds.values())
-    words = (f"{number[kind]} {kind}{'s' * (number[kind] != 1)}" for kind in KINDS)
+    words = (f"{number[kind]} {kind}{'s' * (number[kind] != 1)}" for kind in KINDS[:3])
     broken = sum(not valid[name] for name in kinds)
     assert failures.startswith(f"failures: {', '.join(words)}; {broken} on calls that ")
-    assert [*map(int, sums.split()[-3:])] == [number[kind] for kind in KINDS]
+    assert [*map(int, sums.split()[-3:])] == [number[kind] for kind in KINDS[:3]]
     assert f"answered {sums.split()[2]} of {sums.split()[1]} applicable vectors" in last
 
 

@@ -16,6 +16,7 @@ from dmlax_conformance.format import vectors
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.reports import lines
+from dmlax_conformance.runner import report
 from dmlax_conformance.runner import run as runner
 from dmlax_conformance.runner.controls import Zeros
 
@@ -70,6 +71,16 @@ def test_the_verdict_says_which_of_the_two_it_is(name: str, none: Vector) -> Non
     (result,) = runner.run(But(wrong, answer), [none], ["eager"])
     assert result.verdict == verdict
     assert reason in " ".join(result.outcome.details[:1])
+
+
+def test_a_right_answer_is_no_wrong_value(none: Vector, capsys: pytest.CaptureFixture[str]) -> None:
+    (result,) = runner.run(But(LAST, "zeros"), [none], ["eager"])
+    assert result.kind == "unproved answer"
+    report.show([result], "again", 1)
+    failures = "failures: 0 wrong values, 0 errors, 0 wrong refusals, 1 unproved answer"
+    assert failures in capsys.readouterr().out.splitlines()
+    (itself,) = runner.run(But(NONE, {}), [none], ["eager"])
+    assert itself.kind == "wrong value"
 
 
 def test_a_report_names_the_other(none: Vector) -> None:

@@ -20,8 +20,7 @@ from ..format.layout import coordinates
 from ..format.vectors import Vector
 from ..runner import compare
 from ..runner.repeat import command
-from ..runner.run import FAILED, KINDS, VERDICTS, in_turns
-from ..texts import counted
+from ..runner.run import FAILED, VERDICTS, in_turns, totals
 from . import operands, values
 from .lines import Json, Report, kind, rank
 
@@ -174,15 +173,14 @@ def _cell(counts: Counter[str] | None) -> Markup:
 
 
 def _failures(name: str, report: Report, known: Known, addresses: set[str]) -> Iterator[Markup]:
-    """Yield the failures of a report: wrong values, then errors, then wrong refusals.
+    """Yield the failures of a report, those of the worst kind first.
 
     The first failure of a vector on the page has the vector's id for its address.
     """
     bad = (result for result in report.results if result["verdict"] in FAILED)
     failed = in_turns(bad, rank, itemgetter("operator"))
     kinds = Counter(map(kind, failed))
-    sums = ", ".join(counted(kinds[each], each) for each in KINDS)
-    yield el("h2", f"Failures of {name}: {sums}")
+    yield el("h2", f"Failures of {name}: {totals(kinds)}")
     if len(failed) > MOST:
         yield el("p", f"The first {MOST} are shown. A report (--report) has all.", class_="muted")
     for result in failed[:MOST]:

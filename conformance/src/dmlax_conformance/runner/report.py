@@ -7,11 +7,11 @@ from ..exit_codes import UNUSABLE
 from ..format.vectors import Vector
 from ..oracle.clauses import NOTES
 from ..terminal import Table, complain
-from ..texts import counted, printable
+from ..texts import printable
 from .adapter import Adapter
 from .compare import describe
 from .repeat import command
-from .run import FAILED, KINDS, Result, in_turns, why_declined, worst_first
+from .run import FAILED, KINDS, Result, in_turns, totals, why_declined, worst_first
 from .share import applying, judged, share_of, shortfalls, values_of
 
 DECLINED, NOT_APPLICABLE = UNANSWERED = ("declined", "not applicable")
@@ -88,7 +88,7 @@ def show(
     lines += tables(results, columns)
     if bad:
         kinds = Counter(result.kind for result in bad)
-        lines.append("failures: " + ", ".join(counted(kinds[kind], kind) for kind in KINDS))
+        lines.append(f"failures: {totals(kinds)}")
         broken = sum(not result.vector.is_valid for result in bad)
         if broken:
             lines[-1] += (

@@ -16,7 +16,7 @@ from ..errors import AdapterFailure, Malformed, NotStartable, SpecViolation, Uns
 from ..format import limits, vectors
 from ..format.tensors import to_numpy
 from ..format.vectors import ExpectedError, Vector
-from ..texts import of_error, place_of, text_of
+from ..texts import counted, of_error, place_of, text_of
 from .adapter import Adapter, Array, Case
 from .compare import EXACT, Outcome, compare_outputs
 from .program import Asked, Plan, Program, Reply
@@ -25,8 +25,10 @@ VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
 PASSED = frozenset({"exact", "permitted"})
 FAILED = frozenset({"fail", "error"})
 CAPABILITIES = frozenset({"descriptors", "strides", "large"})
-KINDS = ("wrong value", "error", "wrong refusal")  # kinds of failures, the worst first
+# kinds of failures, the worst first
+KINDS = ("wrong value", "error", "wrong refusal", "unproved answer")
 REFUSED = "refused a call that keeps every rule"
+BESIDE = "right, but counts only beside"
 MOST_OUTPUTS = 16  # a report keeps at most these
 LARGEST_KEPT = 1 << 24  # bytes of one of them
 T = TypeVar("T")
@@ -54,10 +56,19 @@ class Result:
 
 def kind_of(verdict: str, is_valid: bool, details: Sequence[str]) -> str:
     """Return the kind of a failure; a valid call that is refused is a wrong refusal, too."""
+    reason = "".join(details[:1])
     if verdict == "error":
         return "error"
-    is_answered = is_valid and not "".join(details[:1]).startswith(REFUSED)
+    if reason.startswith(BESIDE):
+        return "unproved answer"
+    is_answered = is_valid and not reason.startswith(REFUSED)
     return "wrong value" if is_answered else "wrong refusal"
+
+
+def totals(kinds: Counter[str]) -> str:
+    """Return the numbers of failures by kind; that of unproved answers only if there are any."""
+    shown = [kind for kind in KINDS if kinds[kind] or kind != KINDS[-1]]
+    return ", ".join(counted(kinds[kind], kind) for kind in shown)
 
 
 def worst_first(kind: str, is_valid: bool) -> tuple[int, bool]:
@@ -259,7 +270,7 @@ def _judged(adapter: Adapter, vector: Vector, variant: str, replies: Sequence[Re
     if beside.verdict in PASSED:
         return outcome
     verdict = "unsupported" if beside.verdict == "unsupported" else "fail"
-    reason = f"right, but counts only beside {other.id}: {beside.verdict}"
+    reason = f"{BESIDE} {other.id}: {beside.verdict}"
     return Outcome(verdict, (reason, *beside.details), outcome.answer)
 
 
