@@ -110,9 +110,8 @@ def test_a_function_has_its_operators_arguments_and_the_dtypes_of_its_tensors(na
     )
     tensors = [key for key in operators if f"{key}_scale" in operators]
     added = {f"{tensor}_dtype" for tensor in tensors}
-    shared = operators.keys() - {"requantization"}
-    assert own.keys() == shared | added
-    for key in shared:
+    assert own.keys() == operators.keys() | added
+    for key in operators:
         parameter = operators[key]
         assert (own[key].kind, own[key].default) == (parameter.kind, parameter.default), key
     assert all(own[key].default is None for key in added)

@@ -1,6 +1,8 @@
 """The forward law: a training function quantized again has the bits of its operator."""
 
 import functools
+import inspect
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -203,6 +205,39 @@ def test_a_result_quantized_again_is_the_operators(seed):
     assert seed >= QUICK or len(np.unique(wanted)) > 1
     for found in again:
         assert_same(found, wanted)
+
+
+REQUANTIZATIONS = {
+    "quantized_linear_convolution": ("input filter", [(2, 2, 4, 9), (3, 2, 1, 2)]),
+    "quantized_linear_matrix_multiply": ("a b", [(9, 8), (8, 9)]),
+    "element_wise_quantized_linear_add": ("a b", [(200,), (200,)]),
+    "element_wise_quantized_linear_multiply": ("a b", [(200,), (200,)]),
+    "quantized_linear_global_average_pooling": ("input", [(20, 9, 2, 2)]),
+}
+
+
+@pytest.mark.parametrize("name", REQUANTIZATIONS)
+def test_a_requantization_is_the_operators(name):
+    """The results are ties, which some mode of each operator rounds in another way."""
+    names, shapes = REQUANTIZATIONS[name]
+    rng, own, deployed = np.random.default_rng(3), getattr(training, name), getattr(dmlax, name)
+    bytes_ = [rng.integers(-9, 10, shape).astype(np.int8) for shape in shapes]
+    scales = {f"{tensor}_scale": 0.5 for tensor in names.split()} | {"output_scale": 2.0}
+    dtypes = {f"{tensor}_dtype": np.int8 for tensor in (*names.split(), "output")}
+    floats = [np.float32(0.5) * x for x in bytes_]
+    kind = inspect.signature(deployed).parameters["requantization"].annotation
+    modes = [mode for each in get_args(kind) for mode in get_args(each)]
+    results = {None: deployed(*bytes_, **scales, output_dtype=np.int8)}
+    for mode in modes:
+        results[mode] = deployed(*bytes_, **scales, output_dtype=np.int8, requantization=mode)
+        found = own(*floats, **scales, **dtypes, requantization=mode)
+        assert_same(found, 2 * np.asarray(results[mode], np.float32))
+    assert any((results[mode] != results[None]).any() for mode in modes)
+    slopes = jax.grad(lambda x: own(x, *floats[1:], **scales, **dtypes).sum())(floats[0])
+    found = jax.grad(
+        lambda x: own(x, *floats[1:], **scales, **dtypes, requantization=modes[0]).sum()
+    )(floats[0])
+    assert_same(found, slopes)
 
 
 def test_sizes_may_be_symbolic():

@@ -8,7 +8,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import ParamSpec
+from typing import Literal, ParamSpec
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,8 @@ from jax.typing import ArrayLike, DTypeLike
 from dmlax._core import dispatch, requantize
 from dmlax._core.arguments import Rules
 from dmlax._core.keywords import name_right_keywords
+from dmlax._core.quantized_sum import SumRequantization
+from dmlax._operators.pooling.plan import MeanRequantization
 from dmlax.training import rounding, twins
 
 _P = ParamSpec("_P")
@@ -26,7 +28,7 @@ _FOUR_BITS = (jnp.int4, jnp.uint4)
 _FLOATS = "float32, bfloat16 or float16"
 _BIAS = f"{_FLOATS}; rounded to int32 as by `dmlax.calibration.quantize_bias`"
 _SECTIONS = """\
-The arguments that are not listed are the operator's, `requantization` apart.
+The arguments that are not listed are the operator's.
 
 Args:
 {arguments}
@@ -82,6 +84,7 @@ def quantized_linear_convolution(
     group_count: int = 1,
     dimension_numbers: object = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: requantize.Requantization | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Convolves floats with the bits of `dmlax.quantized_linear_convolution`.
@@ -167,6 +170,7 @@ def quantized_linear_matrix_multiply(
     b_dtype: DTypeLike | None = None,
     output_dtype: DTypeLike | None = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: requantize.Requantization | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Multiplies float matrices with the bits of `dmlax.quantized_linear_matrix_multiply`.
@@ -198,6 +202,7 @@ def element_wise_quantized_linear_add(
     b_dtype: DTypeLike | None = None,
     output_dtype: DTypeLike | None = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: SumRequantization | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Adds floats with the bits of `dmlax.element_wise_quantized_linear_add`.
@@ -229,6 +234,7 @@ def element_wise_quantized_linear_multiply(
     b_dtype: DTypeLike | None = None,
     output_dtype: DTypeLike | None = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: Literal["fixed_point_double"] | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Multiplies floats with the bits of `dmlax.element_wise_quantized_linear_multiply`.
@@ -292,6 +298,7 @@ def quantized_linear_global_average_pooling(
     output_dtype: DTypeLike | None = None,
     dimension_numbers: object = None,
     arithmetic: requantize.Arithmetic = "exact",
+    requantization: MeanRequantization | None = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Averages channels with the bits of `dmlax.quantized_linear_global_average_pooling`.
