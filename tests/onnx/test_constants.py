@@ -173,6 +173,17 @@ def test_the_command_takes_constants(tmp_path, capsys):
     assert "past" in capsys.readouterr().out
 
 
+def test_the_command_says_how_to_give_sizes(tmp_path, capsys):
+    path = tmp_path / "sizes.onnx"
+    text = (
+        "agraph (float[1, 1, 2, 2] x, int64[4] s) => (float[a, b, c, d] y) { y = Resize (x,,,s) }"
+    )
+    onnx.save(parse(text), path)
+    assert main([str(path)]) == 2
+    assert capsys.readouterr().err.endswith("\n  here: --constant NAME=VALUE for constants=\n")
+    assert main([str(path), "--constant", "s=[1, 1, 4, 4]"]) == 0
+
+
 def test_operators_that_are_functions():
     x, t = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32), np.array([0, 3, 1, 4])
     nodes = [

@@ -25,6 +25,11 @@ from dmlax.onnx.profile import profile
 from dmlax.onnx.progress import counted, stage
 
 _SECONDS, _FEWEST_CALLS = 3.0, 5  # a benchmark takes at least these
+_OPTIONS = {  # of the command, for arguments of `load`
+    "constants": "--constant NAME=VALUE",
+    "input_shapes": "--shape NAME=SIZES",
+    "nonzero_size": "--nonzero-size ROWS",
+}
 Tensors: TypeAlias = Mapping[str, np.ndarray]
 
 
@@ -43,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except _errors() as error:
-        print(error, file=sys.stderr)
+        print(error, *_as_options(str(error)), sep="\n", file=sys.stderr)
         return 2
 
 
@@ -71,6 +76,12 @@ def _run(options: argparse.Namespace) -> int:
         if options.html:
             options.html.write_text(times.html(), encoding="utf-8")
     return int(any(differ))
+
+
+def _as_options(message: str) -> list[str]:
+    """What stands here for arguments of `load` that a message names."""
+    named = [f"{option} for {name}=" for name, option in _OPTIONS.items() if f"{name}=" in message]
+    return [f"  here: {', '.join(named)}"] if named else []
 
 
 def _errors() -> tuple[type[Exception], ...]:
