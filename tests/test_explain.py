@@ -179,6 +179,8 @@ def draw_chain(rng):
     window = tuple(2 if axis in axes else 1 for axis in range(len(shape)))
     by_operator, relu, rounds, inner = rng.random(4) < (0.5, 0.5, 0.75, 0.5)
     kind = rng.choice(["sum", "product", "max", "mean", "average", "three", "channels", "minus"])
+    moves = [lambda y: y, lambda y: y[1:], lambda y: y[:, ::-1], lambda y: y[np.array([1, 0])]]
+    move = moves[rng.integers(len(moves))]
 
     def real(x):
         if by_operator:
@@ -210,7 +212,7 @@ def draw_chain(rng):
         names["channels"] = names["mean"]  # the channels may be the only spatial axis
 
     def chain(x, z):
-        y = functions[kind](x, z)
+        y = move(functions[kind](x, z))
         y = jax.nn.relu(y) if relu else y
         if by_operator and rounds:
             return dmlax.element_wise_quantize_linear(y, 0.5)

@@ -10,12 +10,12 @@ from jax import lax
 
 from dmlax._core import labels
 from dmlax._core.compat import ClosedProgram, Constant, Equation, Program
+from dmlax._core.moves import MOVES
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 _PARAMETER_FIRST = {"add", "mul", "max", "min"}  # the operations that commute
 _ROUNDED = {"add", "sub", "max", "min", "clamp", "convert_element_type"}  # integers stay integers
-_MOVES = {"reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "copy"}
-_BY_ELEMENT = {*_ROUNDED, *_MOVES, "mul", "div", "round"}
+_BY_ELEMENT = {*_ROUNDED, *MOVES, "mul", "div", "round"}
 _OF_TWO = {"add": "sum", "mul": "product"}
 _OF_WINDOWS = {
     "max": "max pool",
@@ -141,7 +141,7 @@ def _after(equation: Equation, before: Sequence[_Chain | None]) -> _Chain | None
     if name == "round":
         is_even = params["rounding_method"] == lax.RoundingMethod.TO_NEAREST_EVEN
         return first._replace(is_rounded=True) if is_even else None
-    return first if name in _ROUNDED | _MOVES else first._replace(is_rounded=False)
+    return first if name in _ROUNDED | MOVES else first._replace(is_rounded=False)
 
 
 def _of_two(kind: str, a: _Chain, b: _Chain) -> _Chain | None:

@@ -10,13 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dmlax._core.moves import MOVES
 from dmlax.quantization.program import Equation, Program, within
 
 _AFFINE = ("add", "sub", "mul", "div")
-_MOVES = (  # the first operand moves; the others are constants
-    *("reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "rev", "slice"),
-    *("copy", "stop_gradient", "tile", "dynamic_slice", "gather", "pad", "convert_element_type"),
-)
+_MOVES = {*MOVES, "pad", "convert_element_type"}  # their other operands are constants
 _LAYERS = ("conv_general_dilated", "dot_general")
 _OF_ELEMENTS = """
 abs acos acosh add and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy
