@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 
 import dmlax
 import dmlax.onnx
-from dmlax.onnx import decoding, peer
+from dmlax.onnx import check, decoding, peer
 from support import NATIVE, onnx_files
 from support.onnx_files import File
 
@@ -287,6 +287,31 @@ def test_a_step_is_donated_and_writes_in_place() -> None:
     memory = lowered.compile().memory_analysis()
     assert memory.alias_size_in_bytes >= sum(x.nbytes for x in following.caches.values())
     assert memory.temp_size_in_bytes < 500 * 16 * 2 * 4 * 2  # two caches take so much
+
+
+@pytest.mark.parametrize("columns", [16, 8])
+def test_a_head_size_without_a_number(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builder names it. Tables of whole heads save a trace; others rotate a part of a head."""
+    file, sizes = onnx.ModelProto(), SIZES._replace(layers=1, head=32)
+    file.CopyFrom(tiny_decoder.make_file(sizes, sizes.random_weights()))
+    for x in file.graph.input[2:]:
+        x.type.tensor_type.shape.dim[3].dim_param = "kv_cache_dim"
+    for x in file.graph.initializer:
+        if x.name in ("cosines", "sines"):
+            part = np.ascontiguousarray(numpy_helper.to_array(x)[:, :columns])
+            x.CopyFrom(numpy_helper.from_array(part, x.name))
+    traces, trace = [], check._trace
+    monkeypatch.setattr(check, "_trace", lambda *x: traces.append(1) or trace(*x))
+    model = dmlax.onnx.load(file)
+    assert model._assumed.facts == ("kv_cache_dim == 32",)
+    assert not model._assumed.multiples
+    assert len(traces) == 1 or columns == 8
+    outputs, _ = model.step(model.init_state(1, 8), np.array([prompt_of(5)]))
+    feed = {"input_ids": np.array([prompt_of(5)]), "attention_mask": np.ones((1, 5), np.int64)}
+    empty = np.zeros((1, 2, 0, 32), np.float32)
+    feed |= {x.name: empty for x in file.graph.input[2:]}
+    wanted = peer.run(peer.start(file), feed)["scores"]
+    np.testing.assert_allclose(outputs["scores"], wanted, rtol=0, atol=2e-5)
 
 
 def recurrent() -> onnx.ModelProto:

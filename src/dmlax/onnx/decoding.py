@@ -224,7 +224,7 @@ class Slots:
 
     def _expect_angles(self, capacity: int) -> None:
         """Refuses more tokens than the rotary tables have rows."""
-        tables = {node.input(_TABLE_PLACE) for node in self.graph.nodes if self._is_grouped(node)}
+        tables = {node.input(_TABLE_PLACE) for node in self.graph.nodes if self.is_grouped(node)}
         structs = (self.structs.get(name) for name in tables if name)
         for rows in (x.shape[0] for x in structs if x is not None):
             if isinstance(rows, int):
@@ -337,14 +337,15 @@ class Slots:
         return made
 
     @staticmethod
-    def _is_grouped(node: Node) -> bool:
+    def is_grouped(node: Node) -> bool:
+        """True for the attention of the builder's files."""
         return node.is_a("GroupQueryAttention", MICROSOFT)
 
     def with_counts(self, graph: Graph) -> Graph:
         """A graph whose attentions read the valid rows of a chunk."""
 
         def extend(node: Node) -> Node:
-            if not self._is_grouped(node) or node.input(_COUNTS_PLACE):
+            if not self.is_grouped(node) or node.input(_COUNTS_PLACE):
                 return node
             missing = ("",) * (_COUNTS_PLACE - len(node.inputs))
             return node.replace(inputs=(*node.inputs[:_COUNTS_PLACE], *missing, COUNTS))
@@ -442,6 +443,29 @@ class Slots:
             text += f" by the inputs, expected {list(places)}: give a mask no more columns"
             _RULES.expect(x.shape == places, "sizes", "state", text)
         return State(caches, state.lengths + counts, state.capacity, state.inputs)
+
+
+def head_sizes(graph: Graph, structs: Mapping[str, jax.ShapeDtypeStruct]) -> tuple[str, ...]:
+    """Facts about the heads of caches, if tables rotate all of a head: they save `check` a trace.
+
+    Args:
+      graph: the graph.
+      structs: of its params.
+    """
+    facts = dict[str, str]()
+    for node in filter(Slots.is_grouped, graph.nodes):
+        past, table = graph.inputs.get(node.input(3)), structs.get(node.input(_TABLE_PLACE))
+        partial = node.attributes.get("rotary_embedding_dim") or not node.attributes.get(
+            "do_rotary"
+        )
+        if past is None or table is None or partial or past.dtype.kind != "f":
+            continue
+        name = past.shape[-1] if len(past.shape) == 4 else ""
+        if isinstance(name, str) and name.isidentifier() and len(table.shape) == 2:
+            fact = f"{name} == {2 * table.shape[1]}"
+            if facts.setdefault(name, fact) != fact:  # a file that cannot be right
+                return ()
+    return tuple(sorted(facts.values()))
 
 
 def is_new(name: str) -> bool:

@@ -128,7 +128,7 @@ class Model:
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
         self._inputs, self._assumed = graph.inputs, Assumptions()
-        self._fused = self._check(fused)
+        self._fused = self._first_check(fused)
         self._graph = run_passes_of_shapes(self._fused)
         weights = prepare(self._graph, params)
         self.params: dict[str, Param] = {name: weight.param for name, weight in weights.items()}
@@ -144,6 +144,19 @@ class Model:
         self._size_inputs = size_inputs(self._file)
         self._is_same_growth: bool | None = None
         self._with_sizes = functools.lru_cache(maxsize=16)(self._make_with_sizes)
+
+    def _first_check(self, graph: Graph) -> Graph:
+        """Checks with the head sizes that tables suggest; without them if they do not do."""
+        likely = Assumptions(decoding.head_sizes(graph, self._param_structs))
+        if not likely.facts:
+            return self._check(graph)
+        self._assumed = likely
+        with contextlib.suppress(SpecError, UnsupportedError, ModelError):
+            checked = self._check(graph)
+            if self._assumed == likely:
+                return checked
+        self._assumed = Assumptions()
+        return self._check(graph)
 
     def _check(self, graph: Graph) -> Graph:
         """Traces every node; the sizes of inputs get the constraints that nodes depend on."""
