@@ -1,6 +1,7 @@
 """States of files whose caches a Concat makes longer, as Optimum writes them."""
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import onnx
 import pytest
 from jax import lax
 from onnx import TensorProto, helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
 
 import dmlax
 import dmlax.onnx
@@ -199,6 +201,19 @@ def test_a_state_begins_with_the_caches_of_another_file(batch: int) -> None:
     outputs, state = model.step(state, ids[:, 5:])
     for row, scores in zip(ids, outputs["scores"][:, -1], strict=True):
         np.testing.assert_allclose(scores, wanted(session, row), rtol=0, atol=5e-5)
+
+
+def test_a_prompt_is_one_chunk_if_its_range_quantizes_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "quantized.onnx")
+    quantize_dynamic(grown("range", False), path, weight_type=QuantType.QInt8)
+    model, ids = dmlax.onnx.load(path), np.random.default_rng(1).integers(0, 32, (1, 9))
+    assert model.explain().after["DynamicQuantizeLinear"]
+    outputs, state = model.prefill(model.init_state(1, 12), ids)
+    whole, _ = model.step(model.init_state(1, 12), ids)
+    np.testing.assert_allclose(outputs["scores"], whole["scores"][:, -1:], rtol=0, atol=5e-5)
+    assert state.lengths.tolist() == [9]
+    with pytest.raises(dmlax.SpecError, match="and the model takes whole chunks only"):
+        model.prefill(model.init_state(1, 12), ids, counts=[8])
 
 
 def test_a_mapped_state_without_room_is_nan() -> None:

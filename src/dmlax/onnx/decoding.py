@@ -185,7 +185,12 @@ class Slots:
         """
         outputs = (name for name in self.graph.outputs if name not in self.presents)
         kinds = (slot.kind in ("cache", "window", "grown") for slot in self.slots)
-        return all(kinds) and all(map(self._has_rows, outputs))
+        return all(kinds) and all(map(self._has_rows, outputs)) and not self.has_ranges
+
+    @functools.cached_property
+    def has_ranges(self) -> bool:
+        """True if nodes quantize by the range of all rows of a chunk, on which the rest depends."""
+        return any(node.op.startswith("DynamicQuantize") for node in self.graph.nodes)
 
     def _has_rows(self, output: str) -> bool:
         """True if an output has a row for every token of a chunk."""
@@ -484,15 +489,21 @@ def mark(outputs: Mapping[str, Array], has_room: Array) -> dict[str, Array]:
     return {name: floats(x) for name, x in outputs.items()}
 
 
-def chunks(count: int, room: int, is_exact: bool) -> Iterator[tuple[int, int]]:
+def chunks(
+    count: int, room: int, is_exact: bool, is_whole: bool = False
+) -> Iterator[tuple[int, int]]:
     """The first row and the rows of each chunk of a prompt; the last may have more than are left.
 
     Args:
       count: the rows of the prompt.
       room: the places that are left in the caches.
       is_exact: True if a chunk has no other rows than the prompt's.
+      is_whole: True if the prompt is one chunk.
     """
     start = 0
+    if is_whole:
+        yield start, count
+        return
     while start < count:
         left = count - start
         fits = [size for size in BUCKETS if size <= (left if is_exact else room - start)]

@@ -400,7 +400,8 @@ class Model:
         room = state.capacity - int(np.asarray(state.lengths).max())
         axis = self._file.inputs[next(filter(decoding.is_new, named))].shape[1]
         cut = {name for name in named if [*self._file.inputs[name].shape[1:2]] == [axis]}
-        for start, size in decoding.chunks(int(valid.max(initial=0)), room, is_exact):
+        sizes = decoding.chunks(int(valid.max(initial=0)), room, is_exact, slots.has_ranges)
+        for start, size in sizes:
             part = {
                 name: decoding.rows_of(x, start, size) if name in cut else x
                 for name, x in named.items()
