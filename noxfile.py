@@ -290,18 +290,22 @@ def conformance_cuda(session: nox.Session) -> None:
 
 @nox.session(python="3.12")
 def cuda_registers(session: nox.Session) -> None:
-    """Compile the convolutions' kernels for an H100, without one, and count their registers."""
-    _install(session, "bench")
+    """Compile GPU kernels without a GPU: for an H100, and assembled for six capabilities.
+
+    The first counts the registers of the convolutions; the second must not spill any.
+    """
+    _install(session, "bench", "test")
     code = "import jax; print(jax.__version__)"
     version = str(session.run("python", "-c", code, silent=True)).strip()
     plugin = [f"jax-cuda13-{part}=={version}" for part in ("plugin", "pjrt")]
     session.install("absl-py", "--no-deps", *plugin, "nvidia-cuda-nvcc==13.*", "nvidia-nvvm==13.*")
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = str(session.run("python", "-c", code, silent=True)).strip()
-    environment = {"MOSAIC_GPU_CUDA_ROOT": f"{packages}/nvidia/cu13"}
-    session.run(
-        "python", "-m", "tools.benchmarks.tests.registers", *session.posargs, env=environment
-    )
+    paths = {"PYTHONPATH": "src:tests:conformance/src"}
+    environment = paths | {"MOSAIC_GPU_CUDA_ROOT": f"{packages}/nvidia/cu13"}
+    for script in ("registers", "assembled"):
+        program = f"tools.benchmarks.tests.{script}"
+        session.run("python", "-m", program, *session.posargs, env=environment)
 
 
 @nox.session

@@ -119,14 +119,23 @@ def test_an_export_for_another_gpu_is_refused_when_loaded(monkeypatch):
     )
 
 
-def test_a_gpu_of_hopper_loads_its_export(monkeypatch):
+@pytest.mark.parametrize("version", ["9.0", "8.6"])
+def test_a_gpu_of_the_same_capability_loads_its_export(monkeypatch, version):
     data = needing("dmlax needs a GPU of compute capability 9.0")
-    gpu = types.SimpleNamespace(compute_capability="9.0", core_count=132)
+    gpu = types.SimpleNamespace(compute_capability=version, core_count=132)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(capability, "_attached_gpu", lambda: gpu)
     monkeypatch.setattr(jax, "__version_info__", (0, 11, 0))
     monkeypatch.setattr(compat, "load_gpu_runtime", lambda: None)
-    assert dmlax.deserialize(data).platforms == ("cpu",)
+    if version == "9.0":
+        assert dmlax.deserialize(data).platforms == ("cpu",)
+        return
+    with pytest.raises(dmlax.UnsupportedError) as refusal:
+        dmlax.deserialize(data)
+    assert str(refusal.value) == (
+        "deserialize: the program's kernels cannot run here: "
+        "they are for compute capability 9.0, not 8.6"
+    )
 
 
 def test_platforms_without_kernels_are_refused():

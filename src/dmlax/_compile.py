@@ -53,12 +53,15 @@ def has_kernels() -> bool:
 
 @functools.cache
 def compiler_options() -> dict[str, bool] | None:
-    """XLA's options of a program with kernels: it tries no variants of its few other fusions.
+    """XLA's options of a program for a GPU; None elsewhere, or if XLA knows no such option.
 
-    They take longer to compile than to run. None without kernels, or if XLA knows no such option.
+    With kernels it tries no variants of its few other fusions, which take longer to compile than to
+    run. Without them it multiplies by cuBLAS alone: it would compile many variants of each product.
     """
-    options = {"xla_gpu_experimental_enable_fusion_autotuner": False}
-    if not has_kernels():
+    options = {"xla_gpu_enable_triton_gemm": False}
+    if has_kernels():
+        options = {"xla_gpu_experimental_enable_fusion_autotuner": False}
+    elif jax.default_backend() != "gpu":
         return None
     try:
         jax.jit(lambda: 0, compiler_options=options).lower().compile()

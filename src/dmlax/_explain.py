@@ -153,7 +153,7 @@ def explain(
       >>> print(dmlax.explain(dmlax.nonzero_coordinates, x).choices[-1])
       tpu: xla
         not native_cpu: it runs on cpu only
-        not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0
+        not mosaic_gpu: it is for NVIDIA GPUs of compute capability 8.0 or newer
         not reference: slow; it runs only when named
     """
     if function is None and not args and not kwargs:

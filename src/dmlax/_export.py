@@ -14,7 +14,7 @@ from dmlax._cpu import library
 from dmlax._cuda import capability
 from dmlax.errors import UnsupportedError
 
-_HOPPER = "dmlax needs a GPU of compute capability 9.0"  # a note among the disabled checks
+_GPU = "dmlax needs a GPU of compute capability "  # a note among the disabled checks
 _MOSAIC = b"mosaic_gpu_v2"  # the call of all GPU kernels
 _PLATFORMS = ("cpu", "cuda")
 
@@ -102,7 +102,7 @@ def _needs(exported: jax.export.Exported) -> Iterator[jax.export.DisabledSafetyC
         if (check.is_custom_call() or "").encode() in module
     )
     if _MOSAIC in module:
-        yield jax.export.DisabledSafetyCheck.custom_call(_HOPPER)
+        yield jax.export.DisabledSafetyCheck.custom_call(f"{_GPU}{capability.attached()}")
 
 
 def _expect(need: str) -> None:
@@ -115,7 +115,10 @@ def _expect(need: str) -> None:
                 f"deserialize: the program calls {need}, which this version of dmlax "
                 "does not have: export the function again"
             )
-    if need == _HOPPER and jax.default_backend() == "gpu":
-        if why := capability.why_not("cuda"):
+    if need.startswith(_GPU) and jax.default_backend() == "gpu":
+        why, wanted = capability.why_not("cuda"), need.removeprefix(_GPU)
+        if why is None and wanted != str(capability.attached()):
+            why = f"they are for compute capability {wanted}, not {capability.attached()}"
+        if why:
             raise UnsupportedError(f"deserialize: the program's kernels cannot run here: {why}")
         compat.load_gpu_runtime()

@@ -185,7 +185,7 @@ def test_explain_says_what_runs_instead_of_xla(monkeypatch):
     assert str(explanation.choices[0]) == "\n".join(
         [
             "cpu: native_cpu",
-            "  not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0",
+            "  not mosaic_gpu: it is for NVIDIA GPUs of compute capability 8.0 or newer",
             "  not xla: native_cpu is faster; it runs where a program is exported",
             "  not reference: slow; it runs only when named",
         ]

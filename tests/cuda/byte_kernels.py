@@ -16,6 +16,7 @@ import numpy as np
 
 import dmlax
 from dmlax._core import pairs
+from dmlax._cuda import capability
 from dmlax._fused.self_attention.plan import Layout
 from dmlax._fused.softmax.call import SOFTMAX
 from dmlax.onnx.graph import Node
@@ -109,6 +110,8 @@ def draw_softmax(rng: np.random.Generator) -> Call:
     )
     rows = rng.integers(1, 200, int(rng.integers(1, 3)))
     count = int(rng.choice([2, 7, 8, 50, 197, 256, 1024]))
+    # Shared memory holds so many elements of 32 rows.
+    count = min(count, 1024 * capability.chosen().shared_bytes // capability.HOPPER.shared_bytes)
     x = rng.integers(0, 256, (*rows, count), np.uint8).view(dtype)
     return softmax, (x >> int(rng.integers(0, 8)),), "xla"
 

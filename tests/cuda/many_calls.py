@@ -105,7 +105,7 @@ def mismatches(
 
 def force_tiles(kind: str) -> None:
     """Has each product that is lowered take the next of some tiles."""
-    from dmlax._cuda.tile import GemmProblem, Tile
+    from dmlax._cuda.tile import GemmProblem, Schedule, Tile
     from dmlax._operators.convolution.cuda import kernel as of_convolutions
     from dmlax._operators.matmul.cuda import kernel as of_products
 
@@ -126,10 +126,10 @@ def force_tiles(kind: str) -> None:
     }
     tiles = itertools.cycle(of_kinds[kind])
 
-    def choose(problem: GemmProblem, multiprocessors: int) -> Tile:
-        return next(tiles)
+    def choose(problem: GemmProblem, multiprocessors: int, *others: object) -> Schedule:
+        return Schedule.of(problem, next(tiles), multiprocessors)
 
-    of_products.choose_tile = of_convolutions.choose_tile = choose
+    of_products.choose_schedule = of_convolutions.choose_schedule = choose
 
 
 def main() -> None:

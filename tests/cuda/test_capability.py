@@ -1,4 +1,4 @@
-"""Capability check of the Hopper kernels: each thing that they need is named when it is missing."""
+"""Capability check of the GPU kernels: each thing that they need is named when it is missing."""
 
 import importlib.util
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ import pytest
 import dmlax
 from dmlax._cuda import capability
 
-OTHER = "it is for NVIDIA GPUs of compute capability 9.0"
+OTHER = "it is for NVIDIA GPUs of compute capability 8.0 or newer"
 NAMED = "nonzero: mosaic_gpu cannot run here"
 
 
@@ -56,11 +56,57 @@ def test_pallas_needs_absl(machine):
     assert capability.why_not("cuda") == "Pallas needs the package absl-py"
 
 
-@pytest.mark.parametrize("capabilities", [[], ["8.9"], ["9.1"], ["10.0"], ["8.0", "9.0"]], ids=str)
-def test_the_first_gpu_counts(machine, capabilities):
-    machine.gpus[:] = [SimpleNamespace(compute_capability=each) for each in capabilities]
-    assert capability.why_not("cuda") == "no GPU of compute capability 9.0 is attached"
+@pytest.fixture
+def attach(machine, monkeypatch):
+    """Attaches a GPU of a compute capability; the environment may restrict it."""
+
+    def attach(version, restricted_to=""):
+        machine.gpus[:] = [SimpleNamespace(compute_capability=version, core_count=78)]
+        monkeypatch.setenv("DMLAX_CUDA_ISA", restricted_to)
+        capability._attached_gpu.cache_clear()
+
+    return attach
+
+
+def test_without_a_gpu_nothing_runs(machine):
+    machine.gpus.clear()
+    assert capability.why_not("cuda") == "no NVIDIA GPU is attached"
     assert capability.multiprocessors() == 132
+
+
+@pytest.mark.parametrize("version", ["7.5", "8.7", "9.1", "11.0"])
+def test_an_unknown_capability_is_named(attach, version):
+    attach(version)
+    assert capability.why_not("cuda") == (
+        f"the GPU has compute capability {version}, not 8.0, 8.6, 8.9, 9.0, 10.0 or 12.0"
+    )
+    assert capability.multiprocessors() == 132
+
+
+@pytest.mark.parametrize("version", capability.CAPABILITIES)
+def test_kernels_are_for_the_gpu_or_for_an_older_one_that_the_environment_names(attach, version):
+    attach(version)
+    gpu = capability.CAPABILITIES[version]
+    assert capability.why_not("cuda") is None
+    assert capability.chosen() == gpu
+    for other in capability.CAPABILITIES.values():
+        attach(version, other.name)
+        has = other == gpu or (other.version < gpu.version and not other.wgmma)
+        names = ", ".join(capability.choices())
+        why = f"DMLAX_CUDA_ISA names none of what this GPU has: {names}"
+        assert capability.why_not("cuda") == (None if has else why)
+        assert capability.chosen() == (other if has else gpu)
+        assert (other.name in names) == has
+
+
+def test_only_hopper_multiplies_by_warpgroups_and_was_run():
+    assert [str(row) for row in capability.CAPABILITIES.values() if row.wgmma] == ["9.0"]
+    assert [str(row) for row in capability.CAPABILITIES.values() if row.was_run] == ["9.0"]
+
+
+def test_the_first_gpu_counts(machine):
+    machine.gpus.append(SimpleNamespace(compute_capability="8.0", core_count=108))
+    assert capability.attached().version == (9, 0)
 
 
 def test_an_attached_gpu_says_how_many_multiprocessors_it_has(machine):

@@ -33,15 +33,15 @@ def test_calls_of_any_size_take_forced_tiles(lowered, monkeypatch, kind, is_of_i
     from dmlax._operators.matmul.cuda import kernel as of_products
 
     for each in (of_products, of_convolutions):
-        monkeypatch.setattr(each, "choose_tile", each.choose_tile)
+        monkeypatch.setattr(each, "choose_schedule", each.choose_schedule)
     many_calls.force_tiles(kind)
-    forced, taken = of_products.choose_tile, []
+    forced, taken = of_products.choose_schedule, []
     monkeypatch.setattr(
-        of_products, "choose_tile", lambda *x: taken.append(forced(*x)) or taken[-1]
+        of_products, "choose_schedule", lambda *x: taken.append(forced(*x)) or taken[-1]
     )
     seeds = (70, 71) if kind == "in_flight" else (72, 73)
     for seed in seeds:  # no other test lowers these shapes
         lowered(lambda call: call("mosaic_gpu"), matmul_calls.call(seed))
     assert taken
-    assert all(map(is_of_it, taken))
-    assert of_convolutions.choose_tile is forced
+    assert all(is_of_it(schedule.tile) for schedule in taken)
+    assert of_convolutions.choose_schedule is forced

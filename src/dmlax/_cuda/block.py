@@ -2,13 +2,11 @@
 
 from dmlax._cuda import ir, lane_table, wgmma
 from dmlax._cuda.addend_tiles import ring_bytes
-from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.capability import CHUNK, HOPPER, RESERVED, Capability
 from dmlax._cuda.column_table import ColumnTable
 from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.quantized_sum import Adder
-from dmlax._cuda.tile import Schedule
-
-SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; every block takes 1,024 more than it asks
+from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile, choose_tiles_by_warps
 
 
 class Block:
@@ -52,6 +50,20 @@ class Block:
         return select(stage == last, constant(0), stage + self.stage_bytes)
 
 
+def choose_schedule(
+    problem: GemmProblem,
+    multiprocessors: int,
+    output_columns: int,
+    capability: Capability = HOPPER,
+) -> Schedule:
+    """The tiles that are fastest, on an H200, of those that fit a GPU's shared memory."""
+    if capability.wgmma:
+        return Schedule.of(problem, choose_tile(problem, multiprocessors), multiprocessors)
+    tiles = choose_tiles_by_warps(problem, multiprocessors)
+    schedules = (Schedule.of(problem, tile, multiprocessors, capability) for tile in tiles)
+    return next(schedule for schedule in schedules if has_room(schedule, output_columns))
+
+
 def shared_bytes(schedule: Schedule, output_columns: int) -> int:
     """Bytes of a block's shared memory; some align the stages."""
     of_matrices = _stages_bytes(schedule) + _kept_bytes(schedule)
@@ -69,7 +81,10 @@ def keeps_right(schedule: Schedule) -> bool:
     tile, all_rows = schedule.tile, schedule.problem.rows
     stages = _round_up(tile.stages * tile.rows * tile.step_depth)
     used = stages + _right_bytes(schedule) + _other_bytes(schedule, CHUNK)
-    return schedule.rows_at_once < all_rows and tile.blocks * (used + 1024) <= SHARED_MEMORY
+    return (
+        schedule.rows_at_once < all_rows
+        and tile.blocks * (used + RESERVED) <= schedule.capability.shared_bytes
+    )
 
 
 def _other_bytes(schedule: Schedule, output_columns: int) -> int:
@@ -83,8 +98,8 @@ def _other_bytes(schedule: Schedule, output_columns: int) -> int:
 
 def has_room(schedule: Schedule, output_columns: int) -> bool:
     """True if as many blocks as the tile wants fit a multiprocessor."""
-    size = shared_bytes(schedule, output_columns) + 1024
-    return schedule.tile.blocks * size <= SHARED_MEMORY
+    size = shared_bytes(schedule, output_columns) + RESERVED
+    return schedule.tile.blocks * size <= schedule.capability.shared_bytes
 
 
 def _kept_bytes(schedule: Schedule) -> int:

@@ -1,22 +1,19 @@
-"""The pipelined loop of a matrix product on Hopper GPUs.
+"""The pipelined loop of a matrix product.
 
 A block makes one tile of outputs after another. Its threads copy both matrices' rows into shared
 memory, a pipeline stage of the depth at a time and some stages ahead, into the next tile too; its
-warpgroups multiply them as bytes (`wgmma`) into int32 accumulators, and the epilogue stores these.
+`products` multiply them as bytes into int32 accumulators, and the epilogue stores these.
 An accumulator never reaches memory before it is an output.
 
 An operator brings the loader of its left matrix: see `OperandLoader`.
 """
 
 import functools
-import itertools
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
-
-import jax
 
 from dmlax._cuda import cp_async, ir, tuning, wgmma
 from dmlax._cuda.addend_tiles import AddendTiles
@@ -26,6 +23,7 @@ from dmlax._cuda.epilogue import Accumulators, Epilogue, Output
 from dmlax._cuda.head_rows import HeadRows
 from dmlax._cuda.ir import Memory, Pointer, Value, constant, select
 from dmlax._cuda.parameters import Parameters
+from dmlax._cuda.products import Products, products_of
 from dmlax._cuda.tile import Tile
 
 
@@ -251,61 +249,6 @@ class _Pipeline:
                 self.addend.copy(this.addend_place, this.first_row)
 
 
-class _Products:
-    """The products of a warpgroup: matrices in shared memory, whose first stage is described."""
-
-    def __init__(self, block: Block) -> None:
-        self.tile, self.problem, self.keeps_right = block.tile, block.problem, block.keeps_right
-        self.schedule, self.span_bytes, tile = block.schedule, block.span_bytes, block.tile
-        rows = ir.broadcast_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
-        sliding = block.problem.sliding
-        self.row_bytes = sliding.pixel_bytes if sliding else tile.depth
-        self.left = wgmma.descriptor(block.stages + rows * self.row_bytes, self.row_bytes)
-        right = block.right if block.keeps_right else block.stages + tile.rows * tile.depth
-        self.right, self.ones = (wgmma.descriptor(x, tile.depth) for x in (right, block.ones))
-
-    def begin(self, step: Value, stage: Value, accumulators: Accumulators) -> Accumulators:
-        """Begins to add a stage's products to the accumulators, which then must not be read."""
-        products, unsigned = self._list(step, stage), self.problem.unsigned
-        begin = functools.partial(wgmma.multiply_async, products=products, unsigned=unsigned)
-        return _with_values(accumulators, begin)
-
-    def finish(self, accumulators: Accumulators, pending: int = 0) -> Accumulators:
-        """Waits for the products, but those of the last `pending` stages."""
-        return _with_values(accumulators, functools.partial(wgmma.wait, pending=pending))
-
-    def _list(self, step: Value, stage: Value) -> list[wgmma.Product]:
-        tile, count = self.tile, self.tile.columns // 2
-        size = self.span_bytes
-        right_size = tile.columns * tile.depth if self.keeps_right else size
-        right_stage = step * (tile.spans * right_size) if self.keeps_right else stage
-        left = self.left + (stage >> 4).extend()
-        right = self.right + (right_stage >> 4).extend()
-        products = []
-        spans, depths = range(tile.spans), range(0, tile.depth, wgmma.DEPTH)
-        for i in range(tile.products):
-            for span, depth in itertools.product(spans, depths):
-                at = span * size + depth
-                if self.problem.sliding:
-                    at = self.problem.sliding.offset(span * tile.depth + depth)
-                a = wgmma.advance(left, i * wgmma.ROWS * self.row_bytes + at)
-                b = wgmma.advance(right, span * right_size + depth)
-                products.append(wgmma.Product(i * count, a, b, tile.columns))
-                if self.problem.sums_rows:
-                    ones, first = wgmma.advance(self.ones, depth), tile.products * count + 4 * i
-                    products.append(wgmma.Product(first, a, ones, 8))
-        return products
-
-
-def _with_values(
-    accumulators: Accumulators, function: Callable[[list[Value]], list[Value]]
-) -> Accumulators:
-    """Applies a function to the list of all values."""
-    values, structure = jax.tree.flatten(accumulators)
-    result: Accumulators = jax.tree.unflatten(structure, function(values))
-    return result
-
-
 class _StepState(NamedTuple):
     """The loop over a tile's depth."""
 
@@ -352,26 +295,25 @@ def run(
     ir.barrier()  # else the assembler moves the loads behind the copies
     right_loader.begin()  # rows of left take longer to locate
     pipeline = _Pipeline(block, copies, load_left(copies), right_loader, epilogue.addend_tiles)
-    if schedule.one_tile_a_block and schedule.steps <= tuning.MOST_UNROLLED_STEPS:
+    most = tuning.MOST_UNROLLED_BY_WARPS if tile.by_warps else tuning.MOST_UNROLLED_STEPS
+    if schedule.one_tile_a_block and schedule.steps <= most:
         _make_one_tile(block, pipeline, epilogue, write_columns)
         return
     first_copy = pipeline.prologue(zero)
-    _write_constants(block, write_columns)
-    products = _Products(block)
+    products = _begin_products(block, write_columns)
 
     def step(state: _StepState) -> _StepState:
-        wgmma.wait_for_copies(tile.stages_ahead - 1)
+        products.wait_for_copies(tile.stages_ahead - 1)
         ir.barrier()
-        pending = products.begin(state.step, state.stage, state.accumulators)
-        next_copy = pipeline.copy(state.next_copy)
-        following, stage = state.step + 1, block.next_stage(state.stage)
-        finished = products.finish(pending, int(tile.in_flight))
-        return _StepState(following, stage, next_copy, finished)
+        accumulators, next_copy = products.add(
+            state.step, state.stage, state.accumulators, lambda: pipeline.copy(state.next_copy)
+        )
+        return _StepState(state.step + 1, block.next_stage(state.stage), next_copy, accumulators)
 
     def make_tile(state: _TileState) -> _TileState:
         start = _StepState(zero, state.stage, state.next_copy, epilogue.start(zero))
         end = ir.while_loop(start, lambda inner: inner.step < schedule.steps, step)
-        accumulators = products.finish(end.accumulators) if tile.in_flight else end.accumulators
+        accumulators = products.finish(end.accumulators)
         epilogue.store(state.first_row, accumulators, state.addend_place)
         following = state.first_row + schedule.rows_at_once
         place = pipeline.next_place(state.addend_place)
@@ -382,7 +324,7 @@ def run(
         make_tile(first)
     else:
         ir.while_loop(first, lambda state: state.first_row < block.problem.rows, make_tile)
-    wgmma.wait_for_copies(0)
+    products.wait_for_copies(0)
 
 
 def _make_one_tile(
@@ -393,34 +335,27 @@ def _make_one_tile(
     rows = pipeline.locate()
     for step in range(tile.stages_ahead):
         pipeline.copy_step(step, rows)
-    _write_constants(block, write_columns)
-    products = _Products(block)
+    products = _begin_products(block, write_columns)
     accumulators = epilogue.start(constant(0))
     for step in range(schedule.steps):
-        wgmma.wait_for_copies(tile.stages_ahead - 1)
+        products.wait_for_copies(tile.stages_ahead - 1)
         ir.barrier()
         stage = constant(step % tile.stages * block.stage_bytes)
-        pending = products.begin(constant(step), stage, accumulators)
-        pipeline.copy_step(step + tile.stages_ahead, rows)
-        accumulators = products.finish(pending, int(tile.in_flight))
-    if tile.in_flight:
-        accumulators = products.finish(accumulators)
-    epilogue.store(block.first_row, accumulators, pipeline.first)
-    wgmma.wait_for_copies(0)
+        following = step + tile.stages_ahead
+        accumulators, _ = products.add(
+            constant(step),
+            stage,
+            accumulators,
+            functools.partial(pipeline.copy_step, following, rows),
+        )
+    epilogue.store(block.first_row, products.finish(accumulators), pipeline.first)
+    products.wait_for_copies(0)
 
 
-def _write_constants(block: Block, write_columns: Callable[[], None]) -> None:
-    """Writes what all tiles read from shared memory: the columns' constants, and the ones."""
+def _begin_products(block: Block, write_columns: Callable[[], None]) -> Products:
+    """Writes what all tiles read from shared memory: the columns' constants, and any ones."""
     write_columns()
-    if block.problem.sums_rows:
-        _write_ones(block)
+    products = products_of(block)
+    products.begin()
     ir.barrier()
-
-
-def _write_ones(block: Block) -> None:
-    """Writes the ones that sum rows of the left matrix, as a right matrix of 8 columns."""
-    block.tile.visit(
-        2 * block.tile.depth,
-        lambda word: ir.store_shared(block.ones + word * 4, constant(0x01010101)),
-    )
-    ir.ptx_effect("fence.proxy.async.shared::cta;")
+    return products

@@ -18,6 +18,8 @@ from jax.tree_util import PyTreeDef
 from jaxlib.mlir import ir as mlir
 from jaxlib.mlir.dialects import arith, gpu, llvm, math, nvvm, scf
 
+from dmlax._cuda import capability
+
 State = TypeVar("State")  # a pytree of values
 _ALL = 0xFFFFFFFF
 
@@ -421,8 +423,11 @@ def permute_bytes(low: Value, high: Value, order: int) -> Value:
 
 
 def maximum_of_halves(x: Value, y: Value, *, signed: bool) -> Value:
-    """The larger 16-bit halves of two words."""
-    return ptx(f"max.{'s' if signed else 'u'}16x2 $0, $1, $2;", 32, x, y)
+    """The larger 16-bit halves of two words; an older GPU does it in several instructions."""
+    kind = "s" if signed else "u"
+    if capability.chosen().version >= (9, 0):
+        return ptx(f"max.{kind}16x2 $0, $1, $2;", 32, x, y)
+    return ptx(f"vmax2.{kind}32.{kind}32.{kind}32 $0, $1, $2, $3;", 32, x, y, constant(0))
 
 
 def clamp_signed(x: Value, low: int, high: int) -> Value:

@@ -1,9 +1,10 @@
 """Tiles of a matrix product: their sizes, which block makes which, and the order of columns."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dmlax._cuda import tuning, wgmma
-from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.capability import CHUNK, HOPPER, Capability
 from dmlax._cuda.ir import IntOrValue
 from dmlax._cuda.launch import ThreadBlock
 
@@ -59,7 +60,7 @@ class Tile(ThreadBlock):
     every row, and shared memory has `stages` of them. `blocks` run on a multiprocessor. If products
     are `in_flight`, those of a stage run on while those of the next begin. A stage may have several
     `spans` of `depth` bytes, which are separate matrices: threads then wait for one another less
-    often.
+    often. Warps multiply `by_warps`, else warpgroups.
     """
 
     products: int
@@ -69,6 +70,7 @@ class Tile(ThreadBlock):
     blocks: int
     in_flight: bool = False
     spans: int = 1
+    by_warps: bool = False
 
     @property
     def stages_ahead(self) -> int:
@@ -131,11 +133,18 @@ class Schedule:
     problem: GemmProblem
     tile: Tile
     row_tiles: int  # blocks begin with these; a block's next tile is this many further
+    capability: Capability = HOPPER
 
     @classmethod
-    def of(cls, problem: GemmProblem, tile: Tile, multiprocessors: int) -> "Schedule":
+    def of(
+        cls,
+        problem: GemmProblem,
+        tile: Tile,
+        multiprocessors: int,
+        capability: Capability = HOPPER,
+    ) -> "Schedule":
         """All tiles at once where these are few and long, else as many as run at a time."""
-        whole = cls(problem, tile, -(-problem.rows // tile.rows))
+        whole = cls(problem, tile, -(-problem.rows // tile.rows), capability)
         running = tile.blocks * multiprocessors
         if whole.blocks <= running or (whole.blocks < 2 * running and whole.steps > 8):
             return whole
@@ -188,6 +197,55 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     small = tile.warpgroups <= 2 and tile.products == 1 and tile.depth == 128
     alone = count_tiles(problem, tile) <= multiprocessors
     return _add_spans(problem, tile) if small and alone else tile
+
+
+def choose_tiles_by_warps(problem: GemmProblem, multiprocessors: int) -> Iterator[Tile]:
+    """Tiles whose products are `mma.sync`: the fastest on an H200, then those for less memory."""
+    if problem.sliding:
+        tile = sliding_tile(problem.sliding, problem.depth)
+    else:
+        tile = _choose_tile_by_warps(problem, multiprocessors)
+        depth = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
+        tile = replace(tile, depth=min(depth, tile.depth))
+    yield from _shrink(replace(tile, by_warps=True), is_fixed=problem.sliding is not None)
+
+
+def _choose_tile_by_warps(problem: GemmProblem, multiprocessors: int) -> Tile:
+    """A tile of many outputs a warp, which loads both matrices' rows for its products."""
+    columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
+    wide, usual, small = (
+        *(Tile(2, 2, 128, 128, 3, 1), Tile(1, 2, 128, 64, 4, 2)),
+        Tile(1, 2, min(columns, 64), 64, 4, 4),
+    )
+    long = problem.depth >= 4 * wide.depth
+    many = count_tiles(problem, wide) >= 2.5 * multiprocessors
+    if problem.adds and columns == 128:  # the epilogue takes many registers
+        tile = Tile(1, 2, 128, 128, 3, 1) if long else Tile(1, 1, 128, 64, 3, 3)
+    elif problem.adds and columns == 64:
+        tile = replace(small, blocks=3)
+    elif columns < 128:
+        tile = Tile(2, 2, columns, 64, 3, 2)
+    elif many and long:
+        tile = wide
+    else:
+        tile = usual if count_tiles(problem, usual) >= 4 * multiprocessors else small
+    if tile.columns < 128 and count_tiles(problem, tile) < multiprocessors:
+        tile = replace(small, products=1)
+    if 2 * count_tiles(problem, tile) <= multiprocessors:
+        return _narrow(problem, Tile(1, 1, columns, 128, 4, 2), multiprocessors)
+    return tile
+
+
+def _shrink(tile: Tile, *, is_fixed: bool) -> Iterator[Tile]:
+    """The tile, and others that take less shared memory; only the stages of some may change."""
+    narrow = tile if is_fixed else replace(tile, depth=min(tile.depth, 64))
+    for blocks in range(tile.blocks, 0, -1):
+        for each in (tile, narrow):
+            for stages in range(tile.stages, 2, -1):
+                yield replace(each, blocks=blocks, stages=stages)
+    yield replace(narrow, blocks=1, stages=2)
+    if not is_fixed:
+        yield replace(narrow, blocks=1, stages=2, columns=min(tile.columns, 64))
 
 
 def sliding_tile(sliding: Sliding, depth: int) -> Tile:

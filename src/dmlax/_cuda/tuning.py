@@ -37,6 +37,13 @@ MOST_UNROLLED_STEPS = 10
 """A block's only tile of more steps has a loop: up to 40 steps, ResNet-50 took 295 and 585 us at
 batch 8 and 32 instead of 296 and 584."""
 
+MOST_UNROLLED_BY_WARPS = 2
+"""The same of a tile whose warps multiply: the assembler takes 4 s for eight steps of it."""
+
+PRODUCTS_BEFORE_COPIES = 2
+"""Products along the depth that warps begin before they copy a stage ahead: 25,216 rows of 768 by
+3,072 columns take 202 us without, 198 with one and 186 with two; H200."""
+
 FEWEST_STREAMED_BYTES = 2**23
 """Products of few rows by larger right matrices take tiles of 16 columns and four warps: 16 and 43
 MiB take 7.6 and 17.0 us, and 8.1 and 18.4 us with twelve warps, four of which make the columns'

@@ -73,24 +73,24 @@ class CompiledModel:
         if not self._are_these(params):
             outputs: Arrays = self._of_any_params(jax.tree.map(native, dict(params)), inputs)
             return outputs
-        if self._may_have_kernels:
+        if self._takes_options:
             leaves: list[Any] = jax.tree.leaves(inputs)
             if all(isinstance(x, compat.DeviceArray | np.ndarray) for x in leaves):
-                return self._call_with_kernels(inputs, leaves)
+                return self._call_apart(inputs, leaves)
         return self._program(inputs)
 
     @functools.cached_property
-    def _may_have_kernels(self) -> bool:
-        return has_kernels()
+    def _takes_options(self) -> bool:
+        return has_kernels() or jax.default_backend() == "gpu"
 
-    def _call_with_kernels(self, inputs: Inputs, leaves: Sequence[Any]) -> Arrays:
-        """Has threads compile the kernels of a new program; JAX keeps what is lowered.
+    def _call_apart(self, inputs: Inputs, leaves: Sequence[Any]) -> Arrays:
+        """Has threads compile any kernels of a new program; JAX keeps what is lowered.
 
         JAX takes the options of the compiler outside of other programs only.
         """
         program = self._for_few if sum(x.nbytes for x in leaves) <= _FEW else self._for_many
         key = tuple((x.shape, x.dtype) for x in leaves)
-        if key in self._has_kernels_for:
+        if key in self._has_kernels_for or not has_kernels():
             return program(inputs)
         self._has_kernels_for.add(key)
         with compiling_kernels(lambda: program.function.lower(program.arguments, inputs)):

@@ -15,14 +15,22 @@ import numpy as np
 from dmlax._cuda import ir
 
 MODULES = (
+    "_cuda.addend_tiles",
+    "_cuda.block",
     "_cuda.cp_async",
+    "_cuda.epilogue",
     "_cuda.fixed_point",
+    "_cuda.gemm",
     "_cuda.lane_table",
     "_cuda.mma",
     "_cuda.parameters",
+    "_cuda.products",
     "_cuda.quantized_sum",
     "_cuda.requantize",
+    "_operators.convolution.cuda.operands",
+    "_operators.convolution.cuda.sliding",
     "_operators.matmul.cuda.few_rows",
+    "_operators.matmul.cuda.kernel",
     "_fused.self_attention.cuda.kernel",
     "_fused.softmax.cuda.kernel",
 )
@@ -159,6 +167,9 @@ class Pointer:
         offset = offset if isinstance(offset, Value) else constant(offset, 64)
         return offset.extend() + self.start
 
+    def address_signed(self, offset):
+        return self.address(offset.extend_signed() if offset.bits == 32 else offset)
+
     def load(self, offset, bits=32):
         found = _load(self.address(offset), bits // 8)
         return Value(_as_words(found, bits // 8))
@@ -196,9 +207,16 @@ def _memory(address, size):
 
 
 def _load(address, size):
-    """Bytes, (threads, size)."""
-    memory, places = _memory(address, size)
-    return memory[places[:, None] + np.arange(size)]
+    """Bytes, (threads, size), where a thread may have another array than the next."""
+    found = np.zeros((_state.threads, size), np.uint8)
+    arrays = address.array >> np.uint64(40) if address.bits == 64 else address.array * 0
+    kept = _state.active
+    for number in set(arrays[kept].tolist()):
+        with when(Value(arrays == number)):
+            memory, places = _memory(address, size)
+            here = _state.active
+            found[here] = memory[places[here][:, None] + np.arange(size)]
+    return found
 
 
 def _as_words(found, size):
@@ -450,6 +468,9 @@ def _run(instruction, arrays):
         name, instruction = instruction[1:].split(" ", 1)
         condition = arrays[name]
     operation, _, rest = instruction.partition(" ")
+    for name, offset in re.findall(r"\[(\S+)\+(\d+)\]", rest):
+        arrays[place := f"{name}_{offset}"] = arrays[name] + arrays[name].dtype.type(int(offset))
+        rest = rest.replace(f"[{name}+{offset}]", place)
     names = re.findall(r"-?[\w$]+", rest)
     if operation.startswith(IGNORED):
         return

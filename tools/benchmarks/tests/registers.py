@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import NamedTuple
 
@@ -59,21 +59,26 @@ class Kernel(NamedTuple):
     limit: int | None
 
 
-def compile_for(sharding, tiles, call, *shapes):
-    """The kernel of a program of one."""
-    tiles.clear()
-    shapes = [jax.ShapeDtypeStruct(shape, np.uint8, sharding=sharding) for shape in shapes]
-    with tempfile.TemporaryFile() as said:
+def said(function):
+    """What a function prints, also from C++."""
+    with tempfile.TemporaryFile() as file:
         sys.stdout.flush()
         kept = os.dup(1)
-        os.dup2(said.fileno(), 1)
+        os.dup2(file.fileno(), 1)
         try:
-            jax.jit(lambda *given: call(*given)).lower(*shapes).compile()  # traced anew
+            function()
         finally:
             os.dup2(kept, 1)
             os.close(kept)
-        said.seek(0)
-        text = said.read().decode(errors="replace")
+        file.seek(0)
+        return file.read().decode(errors="replace")
+
+
+def compile_for(sharding, tiles, call, shapes):
+    """The kernel of a program of one."""
+    tiles.clear()
+    given = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for x in shapes]
+    text = said(lambda: jax.jit(lambda *x: call(*x)).lower(*given).compile())  # traced anew
     registers, spilled = (
         max(map(int, re.findall(pattern, text)))
         for pattern in (r"Used (\d+) registers", r"(\d+) bytes spill stores")
@@ -82,8 +87,8 @@ def compile_for(sharding, tiles, call, *shapes):
     return Kernel(registers, spilled, min(limits, default=None))
 
 
-def kernels(sharding, tiles, layer) -> Iterator[tuple[str, Kernel]]:
-    """The kernels of a layer, and of its sum with a residual, by name."""
+def calls(layer) -> Iterator[tuple[str, Callable[..., object], list[jax.ShapeDtypeStruct]]]:
+    """The calls of a layer, and of its sum with a residual, by name, and their shapes."""
     outputs, stride = layer.out_channels, layer.stride
     shape = outputs, layer.in_channels // layer.groups, layer.kernel, layer.kernel
     options = {"dimension_numbers": LAYOUT, "group_count": layer.groups}
@@ -110,30 +115,32 @@ def kernels(sharding, tiles, layer) -> Iterator[tuple[str, Kernel]]:
         return call(x, filter, bias, addend, **options, **residual)
 
     for batch in BATCHES:
-        x = batch, layer.size, layer.size, layer.in_channels
+        x = jax.ShapeDtypeStruct((batch, layer.size, layer.size, layer.in_channels), np.uint8)
         for options["arithmetic"] in ("exact", "float32"):
             name = f"{layer.name}, {batch}, {options['arithmetic']}"
-            yield name, compile_for(sharding, tiles, convolve, x)
+            yield name, convolve, [x]
             if SUMMED.search(layer.name):
-                addend = batch, side, side, outputs
-                yield f"{name}, sum", compile_for(sharding, tiles, convolve_and_add, x, addend)
+                addend = jax.ShapeDtypeStruct((batch, side, side, outputs), np.uint8)
+                yield f"{name}, sum", convolve_and_add, [x, addend]
 
 
 def main():
-    tiles, choose = [], kernel.choose_tile
+    tiles, choose = [], kernel.choose_schedule
 
     def keep(*given):
-        tiles.append(choose(*given))
-        return tiles[-1]
+        schedule = choose(*given)
+        tiles.append(schedule.tile)
+        return schedule
 
-    kernel.choose_tile = keep
+    kernel.choose_schedule = keep
     capability.why_not = lambda platform: None if platform == "cuda" else "not for CUDA"
     topologies = import_module("jax.experimental.topologies")
     chip = topologies.get_topology_desc("", "cuda", target_config=H100, topology="1x1x1")
     sharding = jax.sharding.SingleDeviceSharding(chip.devices[0])
     over = 0
     for layer in cases.layers(sys.argv[1] if sys.argv[1:] else "", "convolution"):
-        for name, found in kernels(sharding, tiles, layer):
+        for name, call, shapes in calls(layer):
+            found = compile_for(sharding, tiles, call, shapes)
             too_many = found.limit is not None and found.registers > found.limit
             over += too_many
             limit = "" if found.limit is None else f" of {found.limit}"

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core import dispatch
-from dmlax._cuda import capability
+from dmlax._cuda import capability, first_use
 from dmlax._fused.concatenation import xla
 from dmlax._fused.concatenation.cuda import lowering as mosaic_gpu
 from dmlax._fused.concatenation.plan import axis_names, local_plan, output_partition, plan
@@ -16,7 +16,9 @@ CONCATENATION = dispatch.Operator(
     "concatenate_bytes",
     plan,
     (
-        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+        first_use.unless_not_run(
+            dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda")
+        ),
         dispatch.Lowering("xla", xla.run),
     ),
     partition=output_partition,

@@ -7,6 +7,7 @@ import functools
 
 from dmlax._core import dispatch, splitting
 from dmlax._core.axis_names import of_rows
+from dmlax._cuda import first_use
 from dmlax._fused.layer_normalization import xla
 from dmlax._fused.layer_normalization.cuda import lowering as mosaic_gpu
 from dmlax._fused.layer_normalization.plan import local_plan, plan
@@ -15,7 +16,9 @@ LAYER_NORMALIZATION = dispatch.Operator(
     "quantized_layer_normalization",
     plan,
     (
-        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+        first_use.unless_not_run(
+            dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda")
+        ),
         dispatch.Lowering("xla", xla.run),
     ),
     partition=lambda plan, operands: splitting.partition(operands.input),

@@ -3,7 +3,7 @@
 from jax import Array
 
 from dmlax._core import dispatch
-from dmlax._cuda import capability
+from dmlax._cuda import capability, first_use
 from dmlax._fused.matmul_epilogue import plan, xla
 from dmlax._fused.matmul_epilogue.cuda import lowering as mosaic_gpu
 from dmlax._fused.matmul_epilogue.plan import (
@@ -17,7 +17,9 @@ MATMUL_ADD = dispatch.Operator(
     "quantized_linear_matrix_multiply_add",
     plan.plan_sum,
     (
-        dispatch.kernel("mosaic_gpu", mosaic_gpu.add, mosaic_gpu.why_not, "cuda"),
+        first_use.unless_not_run(
+            dispatch.kernel("mosaic_gpu", mosaic_gpu.add, mosaic_gpu.why_not, "cuda")
+        ),
         dispatch.Lowering("xla", xla.add),
     ),
     partition=plan.partition_of_sum,
@@ -27,7 +29,9 @@ MATMUL_LOOKUP = dispatch.Operator(
     "quantized_linear_matrix_multiply_lookup",
     plan.plan_lookup,
     (
-        dispatch.kernel("mosaic_gpu", mosaic_gpu.look_up, mosaic_gpu.why_not, "cuda"),
+        first_use.unless_not_run(
+            dispatch.kernel("mosaic_gpu", mosaic_gpu.look_up, mosaic_gpu.why_not, "cuda")
+        ),
         dispatch.Lowering("xla", xla.look_up),
     ),
     partition=plan.partition_of_lookup,

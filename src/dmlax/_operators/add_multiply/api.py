@@ -13,7 +13,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmlax._core import compat, dispatch, eager, pairs, requantize
 from dmlax._core.arguments import Rules, avals_of
 from dmlax._core.quantized_sum import SumRequantization
-from dmlax._cuda import capability
+from dmlax._cuda import capability, first_use
 from dmlax._operators.add_multiply import reference, xla
 from dmlax._operators.add_multiply.arithmetic import known_factors
 from dmlax._operators.add_multiply.cpu import lowering as native_cpu
@@ -85,18 +85,31 @@ ADD_RULES, MULTIPLY_RULES = (
 
 
 def _operator(rules: Rules, kind: Kind) -> _Binary:
-    return _Binary(
+    general = dispatch.Lowering("xla", xla.run)
+
+    def first_calls() -> first_use.Calls:
+        a, b = first_use.draw(1, np.uint8, 3, 700), first_use.draw(2, np.int8, 3, 700)
+        options = {"a_scale": 0.02, "b_scale": 0.03, "output_scale": 0.05, "a_zero_point": a[0, 0]}
+        planned, operands = operator.plan(a, b, **options)
+        return [(planned, operands._replace(table=operator.with_table(planned, operands).table))]
+
+    operator = _Binary(
         rules.operator,
         functools.partial(plan, rules, kind),
         (
             dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
-            dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
-            dispatch.Lowering("xla", xla.run),
+            first_use.checked(
+                dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+                general,
+                first_calls,
+            ),
+            general,
             dispatch.Lowering("reference", reference.run),
         ),
         partition=output_partition,
         splitting=dispatch.Splitting(axis_names, local_plan),
     )
+    return operator
 
 
 ADD, MULTIPLY = _operator(ADD_RULES, "add"), _operator(MULTIPLY_RULES, "multiply")
@@ -163,7 +176,7 @@ def element_wise_quantized_linear_add(
       element. Traced scales that are 0, NaN or infinite give unspecified elements.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       in an export, or where no kernel is available. tpu: xla. reference runs everywhere when named.
 
     Example:
@@ -250,7 +263,7 @@ def element_wise_quantized_linear_multiply(
       a product. Traced scales that are 0, NaN or infinite give unspecified elements.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       in an export, or where no kernel is available. tpu: xla. reference runs everywhere when named.
 
     Example:

@@ -1,22 +1,36 @@
 """quantized_lookup."""
 
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from dmlax._core import dispatch, eager
 from dmlax._cpu import library
+from dmlax._cuda import first_use
 from dmlax._operators.byte_lookup import reference, xla
 from dmlax._operators.byte_lookup.cpu import lowering as native_cpu
 from dmlax._operators.byte_lookup.cuda import lowering as mosaic_gpu
 from dmlax._operators.byte_lookup.plan import RULES, axis_names, local_plan, output_partition, plan
+
+_XLA = dispatch.Lowering("xla", xla.run)
+
+
+def _first_calls() -> first_use.Calls:
+    """A lookup of some bytes."""
+    return [plan(first_use.draw(1, np.int8, 5001), first_use.draw(2, np.uint8, 256))]
+
 
 LOOKUP = dispatch.Operator(
     RULES.operator,
     plan,
     (
         dispatch.Lowering("native_cpu", native_cpu.run, library.why_not_for, ("cpu",)),
-        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
-        dispatch.Lowering("xla", xla.run),
+        first_use.checked(
+            dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+            _XLA,
+            _first_calls,
+        ),
+        _XLA,
         dispatch.Lowering("reference", reference.run),
     ),
     partition=output_partition,
@@ -52,7 +66,7 @@ def quantized_lookup(
       It has no such operator. ONNX Runtime has tables for QLinearSigmoid and QLinearLeakyRelu, too.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       in an export, or where no kernel is available. tpu: xla. reference runs everywhere when named.
 
     Example:

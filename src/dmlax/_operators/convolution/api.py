@@ -3,10 +3,12 @@
 import functools
 from collections.abc import Sequence
 
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, eager, requantize
+from dmlax._cuda import first_use
 from dmlax._operators.convolution import bind, reference, xla
 from dmlax._operators.convolution.cpu import lowering as native_cpu
 from dmlax._operators.convolution.cuda import lowering as mosaic_gpu
@@ -22,13 +24,32 @@ from dmlax._operators.convolution.plan import (
 )
 from dmlax._operators.convolution.prepare import PreparedFilter
 
+_XLA = dispatch.Lowering("xla", xla.run)
+
+
+def _first_calls() -> first_use.Calls:
+    """Windows of several tiles, and a depthwise convolution."""
+    x = first_use.draw(1, np.uint8, 2, 19, 18, 32)
+    options = {"dimension_numbers": ("NHWC", "OIHW", "NHWC"), "start_padding": 1}
+    options |= {"input_scale": 0.02, "filter_scale": 0.03, "output_scale": 1.5}
+    filters = ((2, 72, 32, 1), (3, 32, 1, 32))  # seeds, outputs, channels, groups
+    return [
+        QUANTIZED.plan(x, first_use.draw(seed, np.int8, k, c, 3, 3), group_count=groups, **options)
+        for seed, k, c, groups in filters
+    ]
+
+
 _KERNELS = (
     dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
-    dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+    first_use.checked(
+        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+        _XLA,
+        _first_calls,
+    ),
 )
 _LOWERINGS = (
     *(dispatch.requantized_after(kernel, without_scales, finish) for kernel in _KERNELS),
-    dispatch.Lowering("xla", xla.run),
+    _XLA,
     dispatch.Lowering("reference", reference.run, reference.why_not, ("cpu", "tpu")),
 )
 INTEGER, QUANTIZED = (
@@ -97,7 +118,7 @@ def convolution_integer(
       filter zero point per channel in any shape with one size above 1, rank 3 as {N, C, W}.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       in an export, or where no kernel is available. tpu: xla. reference runs
       where named, not on cuda.
 
@@ -207,7 +228,7 @@ def quantized_linear_convolution(
       infinite give unspecified elements.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       in an export, or where no kernel is available. tpu: xla. reference runs
       where named, not on cuda.
 

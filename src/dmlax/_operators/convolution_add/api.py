@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, eager, requantize
+from dmlax._cuda import first_use
 from dmlax._operators.convolution.prepare import PreparedFilter
 from dmlax._operators.convolution_add import reference, xla
 from dmlax._operators.convolution_add.cpu import lowering as native_cpu
@@ -21,13 +23,28 @@ from dmlax._operators.convolution_add.plan import (
     plan,
 )
 
+_XLA = dispatch.Lowering("xla", xla.run)
+
+
+def _first_calls() -> first_use.Calls:
+    """Windows and a residual of several tiles."""
+    x, w = first_use.draw(1, np.uint8, 2, 19, 18, 32), first_use.draw(2, np.int8, 72, 32, 1, 1)
+    options = {"dimension_numbers": ("NHWC", "OIHW", "NHWC"), "addend_scale": 0.3, "sum_scale": 0.7}
+    options |= {"input_scale": 0.02, "filter_scale": 0.03, "output_scale": 1.5}
+    return [plan(x, w, None, first_use.draw(3, np.uint8, 2, 19, 18, 72), **options)]
+
+
 QUANTIZED_ADD: dispatch.Operator[ConvolutionAddPlan, Operands, Array] = dispatch.Operator(
     RULES.operator,
     plan,
     (
         dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
-        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
-        dispatch.Lowering("xla", xla.run),
+        first_use.checked(
+            dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+            _XLA,
+            _first_calls,
+        ),
+        _XLA,
         dispatch.Lowering("reference", reference.run, reference.why_not, ("cpu", "tpu")),
     ),
     partition=output_partition,
@@ -124,7 +141,7 @@ def quantized_linear_convolution_add(
       infinite give unspecified elements.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       in an export, or where no kernel is available. tpu: xla. reference runs
       where named, not on cuda. mosaic_gpu adds in its kernel unless the convolution is depthwise.
       Otherwise the sum follows in the same program: on a CPU a second kernel, elsewhere plain XLA.

@@ -4,10 +4,12 @@ import functools
 from dataclasses import replace
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, eager, requantize
+from dmlax._cuda import first_use
 from dmlax._operators.matmul import bind, reference, xla
 from dmlax._operators.matmul.cpu import lowering as native_cpu
 from dmlax._operators.matmul.cuda import lowering as mosaic_gpu
@@ -24,16 +26,30 @@ from dmlax._operators.matmul.plan import (
 )
 from dmlax._operators.matmul.prepare import PreparedMatrix
 
+_XLA = dispatch.Lowering("xla", xla.run)
+
+
+def _first_calls() -> first_use.Calls:
+    """Several tiles and steps, and a few rows."""
+    b = first_use.draw(2, np.int8, 400, 136)
+    options = {"a_scale": 0.02, "b_scale": 0.03, "output_scale": 3.0, "b_zero_point": np.int8(5)}
+    return [QUANTIZED.plan(first_use.draw(1, np.uint8, m, 400), b, **options) for m in (300, 3)]
+
+
 _KERNELS = (
     dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
-    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+    first_use.checked(
+        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+        _XLA,
+        _first_calls,
+    ),
 )
 INTEGER = dispatch.Operator(
     INTEGER_RULES.operator,
     functools.partial(bind.plan, INTEGER_RULES),
     (
         *(dispatch.requantized_after(kernel, without_scales, finish) for kernel in _KERNELS),
-        dispatch.Lowering("xla", xla.run),
+        _XLA,
         dispatch.Lowering("reference", reference.run),
     ),
     partition=output_partition,
@@ -88,7 +104,7 @@ def matrix_multiply_integer(
       batch axes, and batch axes that broadcast.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       in an export, or where no kernel is available. tpu: xla. reference runs where named.
 
     Example:
@@ -167,7 +183,7 @@ def quantized_linear_matrix_multiply(
       infinite give unspecified elements.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       in an export, or where no kernel is available. tpu: xla. reference runs where named.
 
     Example:
@@ -255,7 +271,7 @@ def matrix_multiply_integer_to_float(
       unspecified elements.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       in an export, or where no kernel is available. tpu: xla. reference runs where named.
 
     Example:

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from dmlax._core import dispatch, eager
+from dmlax._cuda import first_use
 from dmlax._operators.nonzero import reference, xla
 from dmlax._operators.nonzero.cpu import lowering as native_cpu
 from dmlax._operators.nonzero.cuda import lowering as mosaic_gpu
@@ -18,13 +20,26 @@ def _replicated(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
     return NonzeroCoordinates._make(((), ()))
 
 
+_XLA = dispatch.Lowering("xla", xla.run)
+
+
+def _first_calls() -> first_use.Calls:
+    """Several tiles, half of whose elements are zero."""
+    x = first_use.draw(1, np.uint8, 3, 7001)
+    return [plan(np.where(x < 128, 0, x).astype(np.float32))]
+
+
 NONZERO = dispatch.Operator(
     RULES.operator,
     plan,
     (
         dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
-        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
-        dispatch.Lowering("xla", xla.run),
+        first_use.checked(
+            dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+            _XLA,
+            _first_calls,
+        ),
+        _XLA,
         dispatch.Lowering("reference", reference.run),
     ),
     partition=_replicated,
@@ -77,7 +92,7 @@ def nonzero_coordinates(
       inputs, `size` other than the number of elements.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      cpu: native_cpu; cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached; or xla
       with `axis_name`, in an export, or where the kernel is not available.
       tpu: xla. reference runs everywhere when named.
 

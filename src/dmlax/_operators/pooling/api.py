@@ -3,10 +3,12 @@
 import functools
 from collections.abc import Sequence
 
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, eager, requantize
+from dmlax._cuda import first_use
 from dmlax._operators.pooling import reference, xla
 from dmlax._operators.pooling.cpu import lowering as native_cpu
 from dmlax._operators.pooling.cuda import lowering as mosaic_gpu
@@ -22,7 +24,19 @@ from dmlax._operators.pooling.plan import (
     plan,
 )
 
-_MOSAIC_GPU = dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda")
+
+def _first_calls() -> first_use.Calls:
+    """Overlapping windows."""
+    x = first_use.draw(1, np.int8, 2, 13, 12, 32)
+    return [MAX.plan(x, window_size=3, strides=2, dimension_numbers="NHWC")]
+
+
+_XLA = dispatch.Lowering("xla", xla.run)
+_MOSAIC_GPU = first_use.checked(
+    dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
+    _XLA,
+    _first_calls,
+)
 AVERAGE, GLOBAL, MAX = (
     dispatch.Operator(
         rules.operator,
@@ -30,7 +44,7 @@ AVERAGE, GLOBAL, MAX = (
         (
             dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
             *([_MOSAIC_GPU] if rules is MAX_RULES else []),
-            dispatch.Lowering("xla", xla.run),
+            _XLA,
             dispatch.Lowering("reference", reference.run),
         ),
         partition=output_partition,
@@ -265,7 +279,7 @@ def max_pooling(
       supported. Accepted beyond the pages: rank 3, any layout.
 
     Lowering:
-      cpu: native_cpu, else xla. cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached
+      cpu: native_cpu, else xla. cuda: mosaic_gpu, where an NVIDIA GPU since Ampere is attached
       and four channels or a multiple are last; else xla. tpu: xla. reference runs everywhere when
       named.
 

@@ -257,7 +257,7 @@ def test_the_threads_of_one_kernel_change_no_bit(
     plans = choose_kernels(SELF_ATTENTION)
     monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
     monkeypatch.setattr(attention, "_attend", emulate)
-    monkeypatch.setattr(attention, "is_faster", lambda rows, columns: True)
+    monkeypatch.setattr(attention, "is_faster", lambda sizes, columns: True)
     check_kernels(run, given, wanted)
     assert plans
     assert runs

@@ -104,12 +104,13 @@ def test_a_long_sum_takes_a_tile_for_each_multiprocessor(
 ):
     from dmlax._operators.convolution.cuda import kernel
 
-    tiles, choose = [], kernel.choose_tile
+    schedules, choose = [], kernel.choose_schedule
     monkeypatch.setattr(
-        kernel, "choose_tile", lambda *given: tiles.append(choose(*given)) or tiles[0]
+        kernel, "choose_schedule", lambda *given: schedules.append(choose(*given)) or schedules[0]
     )
     x, w = shaped(128, pixels, pixels, channels), shaped(outputs, channels, 1, 1, dtype="int8")
     assert lowered(named, x, w).count("custom_call @mosaic_gpu") == 1
+    tiles = [schedule.tile for schedule in schedules]
     assert [(tile.rows, tile.columns) for tile in tiles] == [(192, columns)]
 
 
@@ -134,8 +135,8 @@ def test_windows_slide_where_filters_are_narrow_and_pixels_many(
 ):
     from dmlax._operators.convolution.cuda import kernel
 
-    taken, choose = [], kernel.choose_tile
-    monkeypatch.setattr(kernel, "choose_tile", lambda *x: taken.append(x[0]) or choose(*x))
+    taken, choose = [], kernel.choose_schedule
+    monkeypatch.setattr(kernel, "choose_schedule", lambda *x: taken.append(x[0]) or choose(*x))
     options = {"padding": [(sizes.get("padding", 1),) * 2] * 2, "strides": sizes.get("strides", 1)}
     x, w = shaped(*sizes["input"]), shaped(*sizes["filter"], dtype="int8")
     call = partial(named, **options, group_count=sizes.get("groups", 1))

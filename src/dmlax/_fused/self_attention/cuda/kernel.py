@@ -17,9 +17,9 @@ import numpy as np
 from jax import Array
 
 from dmlax._core.byte_packing import rebase_of
-from dmlax._cuda import cp_async, ir, lane_table, mma, tuning
+from dmlax._cuda import capability, cp_async, ir, lane_table, mma, tuning
 from dmlax._cuda.batching import call_merged
-from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.capability import CHUNK, RESERVED
 from dmlax._cuda.column_table import Column
 from dmlax._cuda.head_rows import HeadRows
 from dmlax._cuda.ir import IntOrValue, Memory, Pointer, Value, constant
@@ -139,9 +139,11 @@ def _bytes_of(sizes: Sizes) -> list[int]:
     return [lane_table.BYTES, rows * _KEY_DISTANCE, COLUMNS * distance, *offsets, rows * distance]
 
 
-def is_faster(rows: int, columns: int) -> bool:
+def is_faster(sizes: Sizes, columns: int) -> bool:
     """True for heads whose rows a block's warps take at once, and that keep most lanes busy."""
-    return columns == COLUMNS and tuning.LEAST_ATTENTION_ROWS <= rows <= tuning.MOST_ATTENTION_ROWS
+    most = tuning.LEAST_ATTENTION_ROWS <= sizes.rows <= tuning.MOST_ATTENTION_ROWS
+    fits = shared_bytes(sizes) + RESERVED <= capability.chosen().shared_bytes
+    return columns == COLUMNS and most and fits
 
 
 def shared_bytes(sizes: Sizes) -> int:

@@ -58,7 +58,9 @@ def _attend_at_once(plan: SelfAttentionPlan, operands: Attention, y: Array) -> A
     from dmlax._fused.softmax.cuda.kernel import Quotients
 
     layout, of_all = plan.layout, plan.attention
-    if layout.row >= 0 or not kernel.is_faster(layout.rows, layout.columns):
+    groups = plan.product.output.shape[0] // layout.rows * layout.heads
+    sizes = kernel.Sizes(groups, layout.heads, layout.rows, of_all.heads_last)
+    if layout.row >= 0 or not kernel.is_faster(sizes, layout.columns):
         return None
     scores, of_scores = product.parameters_of(of_all.scores, operands.scores)
     values, of_values = product.parameters_of(of_all.values, operands.values)
@@ -66,8 +68,6 @@ def _attend_at_once(plan: SelfAttentionPlan, operands: Attention, y: Array) -> A
     parameters |= {f"values_{name}": x for name, x in of_values.items()}
     if any(x.size > 1 for x in parameters.values()):
         return None
-    groups = plan.product.output.shape[0] // layout.rows * layout.heads
-    sizes = kernel.Sizes(groups, layout.heads, layout.rows, of_all.heads_last)
     rows = _head_rows(layout, 0), _head_rows(layout, 1), _head_rows(layout, 2)
     quotients = Quotients(*softmax.quotients_of(of_all.softmax))
     problem = kernel.Problem(sizes, rows, scores, values, quotients)

@@ -16,15 +16,13 @@ from jax import Array
 
 from dmlax._cuda import capability, cp_async, ir, lane_table
 from dmlax._cuda.batching import call_on_rows
-from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.capability import CHUNK, RESERVED
 from dmlax._cuda.ir import Memory, Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._cuda.requantize import INTEGER_BITS, literal
 
 ResultT = TypeVar("ResultT")  # the result of a loop over a row: a pytree of values
 _LANES = 32
-_SHARED_MEMORY = 227 * 1024  # bytes that a block may take; a multiprocessor has 1,024 more
-_RESERVED = 1024  # bytes that every block takes of these
 _SCALE = 2.0**-32  # scales sums and multipliers so that no product overflows
 
 
@@ -72,7 +70,8 @@ class Rows:
 
     def _block_of(self, warpgroups: int) -> "_Block":
         size = lane_table.BYTES + CHUNK + 4 * warpgroups * self.warp_bytes
-        return _Block(warpgroups, size, _SHARED_MEMORY // (size + _RESERVED))
+        shared = capability.chosen().shared_bytes - RESERVED
+        return _Block(warpgroups, size, shared // (size + RESERVED))
 
 
 @dataclass(frozen=True)

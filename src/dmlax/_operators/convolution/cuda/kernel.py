@@ -1,4 +1,4 @@
-"""The convolution kernel for Hopper GPUs: the engine's matrix product, its left rows windows.
+"""The convolution kernel for GPUs: the engine's matrix product, its left rows windows.
 
 The rows are the output pixels of all images one after another, the columns output channels. A
 window is gathered as it is copied to shared memory.
@@ -9,13 +9,13 @@ import functools
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._cuda import gemm
-from dmlax._cuda.block import Block, shared_bytes
+from dmlax._cuda import capability, gemm
+from dmlax._cuda.block import Block, choose_schedule, shared_bytes
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.ir import Memory
 from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.product_types import Addend
-from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
+from dmlax._cuda.tile import GemmProblem
 from dmlax._operators.convolution.cuda.operands import WindowLoader, launch, scratch_words
 from dmlax._operators.convolution.cuda.problem import ConvProblem
 from dmlax._operators.convolution.cuda.sliding import SlidingLoader, SlidingWindows
@@ -47,7 +47,9 @@ def convolve(
 ) -> Array:
     """(pixels, groups * stored channels), of (N, H, W, groups * channels) and (K, depth)."""
     product = product_of(problem)
-    schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
+    schedule = choose_schedule(
+        product, multiprocessors, problem.stored_channels, capability.chosen()
+    )
     windows = SlidingWindows.of(problem)
     loader = functools.partial(SlidingLoader, windows) if windows else WindowLoader
 

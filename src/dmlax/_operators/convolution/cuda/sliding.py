@@ -10,8 +10,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from dmlax._cuda import cp_async, gemm, ir, tuning, wgmma
-from dmlax._cuda.capability import CHUNK
+from dmlax._cuda import capability, cp_async, gemm, ir, tuning, wgmma
+from dmlax._cuda.capability import CHUNK, HOPPER
 from dmlax._cuda.ir import Value, select
 from dmlax._cuda.pixels import split_pixel
 from dmlax._cuda.tile import Sliding, sliding_tile
@@ -44,7 +44,8 @@ class SlidingWindows:
         tile = sliding_tile(self.sliding, self.problem.depth)
         pixels = tile.stages * (tile.rows + self.sliding.pixels_beyond)
         filter = tuning.SLIDING_COLUMNS * self.problem.depth
-        return pixels * self.problem.channels + filter <= tuning.MOST_SLIDING_BYTES
+        most = tuning.MOST_SLIDING_BYTES * capability.chosen().shared_bytes // HOPPER.shared_bytes
+        return pixels * self.problem.channels + filter <= most
 
     @property
     def pixels(self) -> int:

@@ -1,4 +1,4 @@
-"""The matrix product kernel for Hopper GPUs: the engine's, its left rows side by side."""
+"""The matrix product kernel for GPUs: the engine's, its left rows side by side."""
 
 import functools
 import itertools
@@ -10,15 +10,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._core.arguments import ABSENT
-from dmlax._cuda import byte_table, cp_async, gemm, ir
-from dmlax._cuda.block import Block, has_room, shared_bytes
+from dmlax._cuda import byte_table, capability, cp_async, gemm, ir
+from dmlax._cuda.block import Block, choose_schedule, has_room, shared_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.head_rows import HeadRows
 from dmlax._cuda.ir import Memory, Pointer, Value, constant, select
 from dmlax._cuda.launch import launch
 from dmlax._cuda.parameters import Parameters
-from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
+from dmlax._cuda.tile import GemmProblem, Schedule
 from dmlax._operators.matmul.cuda import few_rows
 from dmlax._operators.matmul.cuda.problem import MatmulProblem, Matrices
 
@@ -43,7 +43,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
     if few_rows.takes(problem, operands):
         return few_rows.multiply(problem, multiprocessors, operands)
     product = product_of(problem, operands)
-    schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
+    schedule = choose_schedule(product, multiprocessors, problem.columns, capability.chosen())
     if operands.entries is not None and not _looks_up_at_once(problem, schedule):
         output = multiply(problem, multiprocessors, operands._replace(entries=None))
         return _look_up(problem, output, operands.entries)
@@ -88,7 +88,9 @@ def adds_in_wide_tiles(problem: MatmulProblem, multiprocessors: int) -> bool:
     """True if the tile of a product with an addend is as wide as the one that it has without."""
     product = product_of(problem, Matrices(ABSENT, ABSENT, ABSENT))
     products = product, replace(product, adds=False)
-    return all(choose_tile(product, multiprocessors).columns > 128 for product in products)
+    limits = capability.chosen()
+    chosen = (choose_schedule(x, multiprocessors, x.columns, limits) for x in products)
+    return not limits.wgmma or all(schedule.tile.columns > 128 for schedule in chosen)
 
 
 def _looks_up_at_once(problem: MatmulProblem, schedule: Schedule) -> bool:

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._cuda import cp_async, ir, tuning
-from dmlax._cuda.capability import CHUNK
+from dmlax._cuda import capability, cp_async, ir, tuning
+from dmlax._cuda.capability import CHUNK, RESERVED
 from dmlax._cuda.ir import Memory, Pointer, Value, constant, select
 from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._operators.nonzero.plan import NonzeroPlan
@@ -45,8 +45,11 @@ class Tile(ThreadBlock):
         sizes = (sizes for most, sizes in tuning.NONZERO_TILES if plan.elements < most)
         _, wide = tuning.NONZERO_TILES[-1]
         large = wide if plan.input.dtype.itemsize > 4 else tuning.NONZERO_LARGE_TILE
-        warpgroups, items, blocks = next(sizes, large)
-        return cls(warpgroups, items, blocks * multiprocessors, plan)
+        for warpgroups, items, blocks in (next(sizes, large), tuning.NONZERO_TILES[0][1]):
+            tile = cls(warpgroups, items, blocks * multiprocessors, plan)
+            if 4 * _Shared.words(tile) + RESERVED <= capability.chosen().shared_bytes:
+                break
+        return tile
 
     @property
     def elements(self) -> int:
