@@ -38,6 +38,7 @@ from dmlax._operators.quantize.api import (
 )
 from dmlax.calibration import Quantization, QuantizedWeights
 from dmlax.errors import SpecError, UnsupportedError
+from dmlax.quantization.equalization import divided, factors_of, of_inputs, pairs_of
 from dmlax.quantization.integers import Integers
 from dmlax.quantization.packed import PackedWeights
 from dmlax.quantization.plan import Planner, Step, batched, channels, contracted, unsupported
@@ -87,6 +88,7 @@ class Quantized:
       constants: what the steps in float read, and what does not depend on the parameters.
       tables: of the lookups, by the number of a result.
       shifts: of the biases, float32, by the number of a layer, where `bias_correction` was asked.
+      factors: by which the channels of a value are divided, where `equalize` was asked.
       report: a line for each layer. It prints as a table.
     """
 
@@ -95,6 +97,7 @@ class Quantized:
     constants: dict[int, Array]
     tables: dict[int, Array]
     shifts: dict[int, Array]
+    factors: dict[int, Array]
     plan: _Plan = field(metadata={"static": True}, repr=False)
 
     @property
@@ -157,7 +160,7 @@ class Quantized:
         constants = program.constants_of(self.constants, leaves)
         return replace(
             self,
-            weights=_weights(self.plan, constants, self.scales, self.shifts),
+            weights=_weights(self.plan, constants, self.scales, self.shifts, self.factors),
             tables=_tables(self.plan, constants, self.scales),
             constants={number: constants[number] for number in self.constants},
         )
@@ -354,7 +357,7 @@ class _Trained(_Values):
         return self.all
 
     def layer(self, step: Step) -> tuple[Array, Array, QuantizedWeights]:
-        weights, bias = _folded(self.plan.program, step, self.all)
+        weights, bias = _folded(self.plan.program, step, self.all, self.quantized.factors)
         bias = _shifted(bias, self.quantized.shifts.get(step.result))
         rule = self.plan.rules[step.result]
         integers = _quantized_weights(step, rule, weights)
@@ -463,10 +466,12 @@ def _table_of(
     return _table(source, output, functools.partial(_chain, program, step, constants))
 
 
-def _folded(program: Program, step: Step, constants: Mapping[int, Any]) -> tuple[Array, Array]:
+def _folded(
+    program: Program, step: Step, constants: Mapping[int, Any], factors: Mapping[int, Array]
+) -> tuple[Array, Array]:
     """The float weights, (*batch, K, N) of a product, and the bias, with what follows folded in.
 
-    A jitted program gives the bits of these operations alone.
+    A jitted program gives the bits of these operations alone. The factors are powers of two.
     """
     weights = jnp.asarray(constants[step.weights], jnp.float32)
     if step.kind == "product":
@@ -484,6 +489,11 @@ def _folded(program: Program, step: Step, constants: Mapping[int, Any]) -> tuple
             value = value if name == "mul" else ieee.divide(jnp.ones_like(value), value)
             weights = ieee.multiply(weights, value.reshape(shape))
             bias = ieee.multiply(bias, value)
+    if step.operands[0] in factors:
+        weights = weights * of_inputs(step, weights, factors[step.operands[0]])
+    if step.result in factors:
+        divisor = factors[step.result]
+        weights, bias = weights / divisor.reshape(shape), bias / divisor
     return weights, bias
 
 
@@ -499,7 +509,11 @@ def _floats(
 
 
 def _observed(
-    program: Program, rules: Mapping[int, Rule], batches: Sequence[Any], progress: bool
+    program: Program,
+    rules: Mapping[int, Rule],
+    batches: Sequence[Any],
+    progress: bool,
+    divide: Callable[[dict[int, Any]], dict[int, Any]],
 ) -> dict[int, Any]:
     """The observers of values after all batches, in one scan."""
 
@@ -509,7 +523,7 @@ def _observed(
 
     def step(constants: Any, seen: Any, batch: Any) -> Any:
         index, leaves = batch
-        values = _floats(program, constants, leaves)
+        values = divide(_floats(program, constants, leaves))
         if progress:
             jax.debug.callback(show, index, ordered=True)
         return {number: x.observe(values[number]) for number, x in seen.items()}, None
@@ -532,6 +546,7 @@ def quantize(
     rules: Sequence[Rule] = (),
     arithmetic: Arithmetic = "exact",
     bias_correction: bool = False,
+    equalize: bool = False,
     on_unsupported: Literal["float", "error"] = "float",
     progress: bool = False,
 ) -> Quantized:
@@ -552,6 +567,9 @@ def quantize(
       bias_correction: True adds to each bias what the rounding of the weights takes from the mean
         of the layer's output on the first batch (Nagel et al., ICCV 2019). Tuning keeps these
         shifts. Near padding the mean is another.
+      equalize: True divides each channel between two layers by a power of two, and multiplies the
+        next weights by it, so that the channels of both have about the same range (Nagel et al.,
+        ICCV 2019). Only `max(x, 0)` may lie between them.
       on_unsupported: "float" leaves a layer that no operator has in float, with a line in the
         report, as a `scan` of layers; "error" raises.
       progress: True prints how many batches the calibration has seen.
@@ -604,7 +622,13 @@ def quantize(
     by_layer = dict(zip((x.result for x in layers), rules_of, strict=True))
     integers = Integers(planner, steps, by_layer)
     steps, chosen = integers.steps, integers.rules
-    seen = _observed(program, chosen, flat, progress)
+    factors: dict[int, Array] = {}
+    if equalize:
+        constants = program.constants
+        folded = jax.jit(lambda c, s, f: _folded(program, s, c, f)[0], static_argnums=1)
+        factors = factors_of(pairs_of(planner, steps), functools.partial(folded, constants))
+    divide = functools.partial(divided, program, steps, factors)
+    seen = _observed(program, chosen, flat, progress, divide)
     scales = {}
     for n in sorted(chosen):
         with _naming("batches", f"give no scale for {_place(program, steps, n)}"):
@@ -628,13 +652,14 @@ def quantize(
     )
     shifts = {}
     if bias_correction:
-        shifts = jax.jit(functools.partial(_shifts, plan))(program.constants, flat[0])
+        shifts = jax.jit(functools.partial(_shifts, plan))(program.constants, flat[0], factors)
     quantized = Quantized(
-        weights=_weights(plan, program.constants, scales, shifts),
+        weights=_weights(plan, program.constants, scales, shifts, factors),
         scales=scales,
         constants=constants,
         tables=_tables(plan, program.constants, scales),
         shifts=shifts,
+        factors=factors,
         plan=plan,
     )
     plan.report = _report(quantized, flat[0])
@@ -646,13 +671,16 @@ def _shifted(bias: Array, shift: Array | None) -> Array:
     return bias if shift is None else ieee.add(bias, shift)
 
 
-def _shifts(plan: _Plan, constants: Mapping[int, Any], leaves: Sequence[Any]) -> dict[int, Array]:
+def _shifts(
+    plan: _Plan, constants: Mapping[int, Any], leaves: Sequence[Any], factors: Mapping[int, Array]
+) -> dict[int, Array]:
     """The mean that rounded weights take from each output channel; padding is not counted."""
     values, found = _floats(plan.program, constants, leaves), {}
+    values = divided(plan.program, plan.steps, factors, values)
     for step in plan.steps:
         if step.weights < 0 or not step.is_integer:
             continue
-        weights, _ = _folded(plan.program, step, constants)
+        weights, _ = _folded(plan.program, step, constants, factors)
         rule, x = plan.rules[step.result], values[step.operands[0]].astype(jnp.float32)
         error = weights - _rounded(weights, _quantized_weights(step, rule, weights), rule.bits)
         if step.kind == "convolution":
@@ -673,13 +701,14 @@ def _weights(
     constants: Mapping[int, Any],
     scales: Mapping[int, Quantization],
     shifts: Mapping[int, Array],
+    factors: Mapping[int, Array],
 ) -> dict[int, tuple[QuantizedWeights, Array]]:
     """The integer weights and biases of the layers in integers."""
     found: dict[int, Any] = {}
     shared: dict[Any, QuantizedWeights] = {}
     for step in plan.steps:
         if step.weights >= 0 and step.is_integer:
-            weights, bias = _folded(plan.program, step, constants)
+            weights, bias = _folded(plan.program, step, constants, factors)
             bias = _shifted(bias, shifts.get(step.result))
             with _naming("params", f"give no scale for {step.name}"):
                 integers = _quantized_weights(step, plan.rules[step.result], weights)
@@ -688,8 +717,8 @@ def _weights(
             if plan.rules[step.result].bits <= 4:
                 packed: Any = PackedWeights.pack(integers.values, plan.rules[step.result].bits)
                 integers = QuantizedWeights(packed, *integers[1:], integers.axis)
-            factors = [x for x in step.affine if x[0] in ("mul", "div")]
-            key = step.weights, str((step.equation.params, factors))
+            affine = [x for x in step.affine if x[0] in ("mul", "div")]
+            key = step.weights, str((step.equation.params, affine))
             integers = shared.setdefault(key, integers)  # of a layer that runs several times
             found[step.result] = integers, calibration.quantize_bias(bias, **named)
     return found
@@ -744,7 +773,7 @@ def _report(quantized: Quantized, leaves: Sequence[Any]) -> Report:
     Layers with the same weights are one line: its noise is the worst.
     """
     plan, program = quantized.plan, quantized.plan.program
-    expected = jax.jit(functools.partial(_wanted, program, tuple(plan.roots)))(
+    expected = jax.jit(functools.partial(_wanted, plan, quantized.factors))(
         program.constants, leaves
     )
     actual = jax.jit(
@@ -780,10 +809,11 @@ def _report(quantized: Quantized, leaves: Sequence[Any]) -> Report:
 
 
 def _wanted(
-    program: Program, numbers: Sequence[int], constants: Any, leaves: Any
+    plan: _Plan, factors: Mapping[int, Array], constants: Any, leaves: Any
 ) -> dict[int, Any]:
-    values = _floats(program, constants, leaves)
-    return {number: values[number] for number in numbers}
+    values = _floats(plan.program, constants, leaves)
+    values = divided(plan.program, plan.steps, factors, values)
+    return {number: values[number] for number in plan.roots}
 
 
 def _text(values: Mapping[int, Any]) -> dict[str, Any]:
