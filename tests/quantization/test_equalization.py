@@ -136,3 +136,15 @@ def test_channels_without_weights_and_left_layers():
     assert factors.tolist() == [1, 1, 1]
     rules = [Rule("a", to_float=True)]
     assert not quantize(function, params, [x], rules=rules, equalize=True).factors
+
+
+def test_the_correction_of_biases_is_that_of_equal_channels():
+    rng = np.random.default_rng(7)
+    function, params = network(LAST), spread(rng, LAST)
+    x = jnp.float32(rng.normal(size=(8, 6, 6, 4)))
+    rules = [Rule(bits=4)]
+    plain, corrected = (
+        quantize(function, params, [x], rules=rules, equalize=True, bias_correction=c)
+        for c in (False, True)
+    )
+    assert noise(function, params, x, corrected) > noise(function, params, x, plain)
