@@ -43,8 +43,9 @@ FUNCTIONS = [*VALID, "directml"]
 
 @cache
 def invalid():
-    """The invalid vectors, by id."""
-    return {vector.id: vector for vector in suite() if not vector.is_valid}
+    """The invalid vectors, by id; `test_conformance.py` has those of `dmlax.reproducible`."""
+    vectors = [vector for vector in suite() if not vector.operator.startswith("exact_")]
+    return {vector.id: vector for vector in vectors if not vector.is_valid}
 
 
 @cache
