@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dmlax._core.dispatch import Lowering
+from dmlax._core.dispatch import Lowering, OperandsT, OutputT, PlanT
 from dmlax._cuda import capability
 
 Calls = Sequence[tuple[Any, Any]]
@@ -21,8 +21,10 @@ Calls = Sequence[tuple[Any, Any]]
 
 
 def checked(
-    kernel: Lowering[Any, Any, Any], general: Lowering[Any, Any, Any], calls: Callable[[], Calls]
-) -> Lowering[Any, Any, Any]:
+    kernel: Lowering[PlanT, OperandsT, OutputT],
+    general: Lowering[PlanT, OperandsT, OutputT],
+    calls: Callable[[], Calls],
+) -> Lowering[PlanT, OperandsT, OutputT]:
     """Makes a kernel refuse on such a GPU if a small call has other bits than `general`."""
 
     @functools.cache
@@ -50,7 +52,9 @@ def checked(
     return replace(kernel, why_not=why_not)
 
 
-def unless_not_run(kernel: Lowering[Any, Any, Any]) -> Lowering[Any, Any, Any]:
+def unless_not_run(
+    kernel: Lowering[PlanT, OperandsT, OutputT],
+) -> Lowering[PlanT, OperandsT, OutputT]:
     """Makes a kernel refuse on such a GPU, as it has no check: its parts then run, checked."""
 
     def why_not(plan: Any, platform: str) -> str | None:

@@ -1,5 +1,6 @@
 """The softmax of 8 bits with ONNX Runtime's bits."""
 
+import jax.numpy as jnp
 import numpy as np
 
 from dmlax._core import dispatch, splitting
@@ -16,7 +17,7 @@ _XLA = dispatch.Lowering("xla", xla.run)
 
 def _first_calls() -> first_use.Calls:
     """Rows of an odd length."""
-    x = first_use.draw(1, np.uint8, 40, 197)
+    x = jnp.asarray(first_use.draw(1, np.uint8, 40, 197))
     return [plan(x, 0.02, np.float32(1 / 256), 3)]
 
 

@@ -1,6 +1,7 @@
 """quantized_linear_convolution_add."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jax import Array
@@ -29,8 +30,8 @@ _XLA = dispatch.Lowering("xla", xla.run)
 def _first_calls() -> first_use.Calls:
     """Windows and a residual of several tiles."""
     x, w = first_use.draw(1, np.uint8, 2, 19, 18, 32), first_use.draw(2, np.int8, 72, 32, 1, 1)
-    options = {"dimension_numbers": ("NHWC", "OIHW", "NHWC"), "addend_scale": 0.3, "sum_scale": 0.7}
-    options |= {"input_scale": 0.02, "filter_scale": 0.03, "output_scale": 1.5}
+    options: dict[str, Any] = {"dimension_numbers": ("NHWC", "OIHW", "NHWC"), "input_scale": 0.02}
+    options |= {"filter_scale": 0.03, "addend_scale": 0.3, "sum_scale": 0.7, "output_scale": 1.5}
     return [plan(x, w, None, first_use.draw(3, np.uint8, 2, 19, 18, 72), **options)]
 
 
