@@ -198,6 +198,7 @@ def litert(session: nox.Session) -> None:
     _install(session, "test")
     session.install("ai-edge-litert==2.3.0")
     session.run("python", "-m", "tools.litert", *session.posargs)
+    session.run("python", "-m", "tools.litert.vectors")
 
 
 @nox.session

@@ -22,6 +22,7 @@ from dmlax_conformance.format.tensors import Tensor, count
 from dmlax_conformance.format.vectors import ExpectedError, ExpectedTensor, Request, Vector
 from dmlax_conformance.oracle import OPERATORS
 from dmlax_conformance.oracle.descriptors import needs, requests, violations
+from dmlax_conformance.oracle.fixed_point import FIELD
 from dmlax_conformance.paths import vectors_dir
 
 from . import verify
@@ -101,6 +102,7 @@ def _completed(call: Mapping[str, Any], at: str, known: Sequence[Vector]) -> Vec
             raise Malformed(at, f"{said.refusals[0]}: {message}")
     vector = replace(vector, flags=frozenset(call.get("flags", flags_of(vector))))
     required = needs(operator, desc) if desc else {f"dtype:{dtype}" for dtype in _wide(vector)}
+    required |= {FIELD.lower()} if FIELD in vector.attributes else set()
     clause = call.get("clause") or ([said.rule] if said.rule else _usual_clauses(vector, known))
     return replace(vector, clause=tuple(clause), requires=frozenset(call.get("requires", required)))
 
@@ -161,6 +163,7 @@ def flags_of(vector: Vector) -> set[str]:
         "WideType": bool(_wide(vector)),
         "Groups": vector.attributes.get("GroupCount", 1) > 1,
         "PerChannel": any(count(x.sizes) > 1 for k, x in vector.inputs.items() if k in CHANNELS),
+        FIELD: FIELD in vector.attributes,
         "Rank3": len(elements.counted(vector).sizes) == 3,
         "Strided": bool(vector.desc) and "strides" in needs(vector.operator, vector.desc or {}),
     }

@@ -23,6 +23,7 @@ from dmlax_conformance.oracle import OPERATORS
 from dmlax_conformance.oracle.calls import answer
 from dmlax_conformance.oracle.clauses import CLAUSES, NOTES
 from dmlax_conformance.oracle.descriptors import answer_desc, needs, violations
+from dmlax_conformance.oracle.fixed_point import FIELD
 from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.terminal import progress
 
@@ -32,6 +33,7 @@ from .coverage import registry
 FOLDERS = ("core", "systematic")
 LARGEST_FILE = 75_000  # bytes that people still review
 OF_DESCS = frozenset({"descriptors", "strides"})
+REQUANTIZATION = frozenset({"requantization"})
 MODELS = "golden models"
 RULES = json.loads((Path(__file__).parent / "rules.json").read_text(encoding="utf-8"))
 TOGETHER = RULES["together"]  # patterns of refused vectors that differ in several fields, and why
@@ -149,7 +151,8 @@ def vector_problems(vector: Vector, known: Mapping[str, Vector]) -> Iterator[str
     if sum(sizes) > vector.memory:
         yield f"memory: {vector.id}: {vector.memory} bytes are fewer than its inputs have"
     needed = set() if vector.desc is None else needs(vector.operator, vector.desc)
-    if vector.requires & OF_DESCS != needed:
+    needed |= REQUANTIZATION if FIELD in vector.attributes else set()
+    if vector.requires & (OF_DESCS | REQUANTIZATION) != needed:
         yield f"requires: {vector.id} has {sorted(vector.requires)}, needs {sorted(needed)}"
 
 

@@ -12,8 +12,8 @@ from support.fixed_point import float64, half_away, half_up, high, multiplier, o
 RNG = np.random.default_rng(0)
 EDGES = [0, 1, -1, 2**30, -(2**30), 2**31 - 1, -(2**31)]
 NUMBERS = np.array([*EDGES, *RNG.integers(-(2**31), 2**31, 3000), *range(-200, 200)], np.int64)
-FACTORS = 2.0 ** RNG.uniform(-34, 0, NUMBERS.size)
-FACTORS[::5] = 2.0 ** RNG.integers(-31, 0, FACTORS[::5].size)  # ties
+FACTORS = 2.0 ** RNG.uniform(-34, 8, NUMBERS.size)
+FACTORS[::5] = 2.0 ** RNG.integers(-31, 8, FACTORS[::5].size)  # ties
 
 
 @pytest.mark.parametrize(

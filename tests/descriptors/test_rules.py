@@ -8,7 +8,7 @@ import support
 from dmlax import SpecError, UnsupportedError, directml
 from dmlax._descriptors import tensors
 from dmlax._operators.registry import SUPPORT
-from dmlax_conformance.oracle import tables as desc_tables
+from dmlax_conformance.oracle import descriptors as desc_tables
 from support.cases.directml import DESCS, level
 
 OF_TENSORS = [

@@ -40,8 +40,9 @@ def half_up(x: int, count: int) -> int:
 
 
 def once(x: int, value: int, exponent: int) -> int:
-    """The exact product, halves up."""
-    return wrap((x * value + (1 << (30 - exponent))) >> (31 - exponent))
+    """The exact product, halves up; beyond int32 it saturates."""
+    rounded = (x * value + (1 << (30 - exponent))) >> (31 - exponent)
+    return min(max(rounded, -(2**31)), 2**31 - 1)
 
 
 def float64(x: int, real: float) -> int:

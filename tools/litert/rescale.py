@@ -1,31 +1,51 @@
-"""The formulas of multipliers beside the reference model of TOSA.
+"""The suite's formulas of multipliers beside the reference model of TOSA.
 
-It needs tosa-tools 2026.8.0 and NumPy, and no `dmlax`: `python tools/litert/rescale.py`.
+`python tools/litert/rescale.py` needs tosa-tools 2026.8.0, NumPy and jsonschema, and no `dmlax`.
+It takes random sums, and every product of the golden vectors that TOSA does not refuse.
 """
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "conformance/src"))
+
+from dmlax_conformance.format import vectors
+from dmlax_conformance.oracle import OPERATORS, fixed_point
 
 _COUNT = 20_000
 _MODES = {"fixed_point_single": 1, "fixed_point_double": 3}  # SINGLE_ROUND, DOUBLE_ROUND
 
 
-def formulas() -> Any:
-    """The module of the formulas in Python's integers."""
-    path = Path(__file__).parents[2] / "tests/support/fixed_point.py"
-    spec = importlib.util.spec_from_file_location("fixed_point", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def of_vectors() -> dict[str, list[tuple[int, int, int]]]:
+    """The products of the golden vectors: integers, multipliers and exponents by mode."""
+    products: dict[str, list[tuple[int, int, int]]] = {mode: [] for mode in _MODES}
+
+    def noted(mode: str) -> Any:
+        own = fixed_point.MULTIPLIED[mode]
+
+        def scale(x: int, by: fixed_point.Multiplier) -> int:
+            scaled = own(x, by)
+            is_defined = -29 < by.exponent < 30 and abs(x * by.value) >> (31 - by.exponent) < 2**31
+            if by.value >= 2**30 and is_defined and abs(x) << max(by.exponent, 0) < 2**31:
+                products[mode].append((x, *by))
+            return scaled
+
+        return scale
+
+    held = dict(fixed_point.MULTIPLIED) | {mode: noted(mode) for mode in _MODES}
+    with mock.patch.object(fixed_point, "MULTIPLIED", held):
+        for vector in vectors.load_all():
+            if vector.attributes.get(fixed_point.FIELD) in _MODES and vector.is_valid:
+                given = vector.attributes, vector.inputs, vector.outputs
+                OPERATORS[vector.operator].compute(*given)
+    return products
 
 
 def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -46,12 +66,13 @@ def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def rescale(mode: int, x: np.ndarray, value: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     """The int32 of TOSA's RESCALE."""
+    count = len(x)
     from serializer import tosa_serializer as ts
     from tosa.Op import Op
 
     with tempfile.TemporaryDirectory() as folder:
         writer = ts.TosaSerializer(folder, ts.ConstMode.EMBED)
-        dtype, size = ts.DType, [_COUNT]
+        dtype, size = ts.DType, [count]
         zero = np.zeros(1, np.int32)
         operands = [
             writer.addPlaceholder(size, dtype.INT32, x.astype(np.int32)),
@@ -75,13 +96,16 @@ def rescale(mode: int, x: np.ndarray, value: np.ndarray, exponent: np.ndarray) -
 
 def main() -> int:
     """Prints counts; returns 1 if a number differs."""
-    rule, differ = formulas(), 0
-    x, value, exponent = draw(np.random.default_rng(0))
-    triples = list(zip(x.tolist(), value.tolist(), exponent.tolist(), strict=True))
+    differ, found = 0, of_vectors()
+    drawn = np.stack(draw(np.random.default_rng(0)), axis=1)
     for mode, number in _MODES.items():
-        wanted = [rule.scale(*triple, mode) for triple in triples]
-        count = int((rescale(number, x, value, exponent) != wanted).sum())
-        print(f"{mode}: {_COUNT} compared, {count} differ")
+        products = np.concatenate([drawn, np.array(found[mode], np.int64)])
+        wanted = [
+            fixed_point.MULTIPLIED[mode](x, fixed_point.Multiplier(value, exponent))
+            for x, value, exponent in products.tolist()
+        ]
+        count = int((rescale(number, *products.T) != wanted).sum())
+        print(f"{mode}: {_COUNT} random and {len(found[mode])} of vectors, {count} differ")
         differ += count
     return int(differ > 0)
 

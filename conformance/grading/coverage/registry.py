@@ -9,8 +9,9 @@ import numpy as np
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.oracle.calls import with_elements
 from dmlax_conformance.oracle.clauses import CLAUSES, UNBREAKABLE
+from dmlax_conformance.oracle.fixed_point import FIELD
 
-from . import boundary
+from . import boundary, fixed_point
 from .elements import takes_part
 from .families import FAMILIES
 
@@ -18,11 +19,13 @@ from .families import FAMILIES
 def names_of(operator: str) -> list[str]:
     """Return the equivalence classes of an operator."""
     _, rows, tests = FAMILIES[operator]
-    return [*rows, *tests]
+    return [*rows, *tests, *fixed_point.names_of(operator)]
 
 
 def classes_of(operator: str, vector: Vector) -> set[str]:
     """Return the equivalence classes that elements of a call are in."""
+    if FIELD in vector.attributes:
+        return fixed_point.RequantizedView(vector).named
     view_of, rows, tests = FAMILIES[operator]
     view = view_of(vector)
     found = {*rows} & view.named if rows and view.count else set()

@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlax_conformance.format.tensors import from_numpy, to_numpy
 from dmlax_conformance.format.vectors import Vector
-from dmlax_conformance.oracle import OPERATORS, tables
+from dmlax_conformance.oracle import OPERATORS, descriptors
 from dmlax_conformance.oracle import operator as oracle
 from dmlax_conformance.oracle.calls import RULES
 from dmlax_conformance.oracle.descriptors import DESC_CLAUSES, Violation
@@ -204,11 +204,11 @@ def descs(operator: str) -> Iterator[Mutant]:
         if rule not in implied:
             answer = partial(_blind, [rule], "")
             yield mutant(operator, f"desc-without-{rule}", rule, DESCS, "refuse", answer)
-    for tensor in (name for name in tables.tensors(operator) if name not in implied):
+    for tensor in (name for name in descriptors.tensor_names(operator) if name not in implied):
         label, answer = f"desc-{dashed(tensor)}-unchecked", partial(_blind, TENSOR_RULES, tensor)
         clauses = f"{TYPE} {RANK} {REQUIRED}"
         yield mutant(operator, label, clauses, DESCS, "refuse", answer)
-    for level, rows in tables.TABLES[operator].items():
+    for level, rows in descriptors.TABLES[operator].items():
         for row in rows:
             label = f"desc-{level}-{dashed(row.tensor)}-not"
             lines: list[tuple[str, Any, str, str]]
@@ -230,7 +230,7 @@ def _line(
 ) -> Violations:
     """Refuse a value in a column of a line, while the table of the level holds."""
     held, tensor = case.feature_level or "", (case.desc or {})[refusal.field]
-    known = tables.LEVELS[tables.LEVELS.index(tables.introduced(case.operator)) :]
-    is_held = held in known and tables.table_level(case.operator, held) == level
+    known = oracle.LEVELS[oracle.LEVELS.index(descriptors.introduced(case.operator)) :]
+    is_held = held in known and descriptors.table_level(case.operator, held) == level
     is_hit = is_held and tensor is not None and tensor[column] == value
     return [refusal, *broken] if is_hit else broken

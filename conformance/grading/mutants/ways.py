@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlax_conformance.oracle import exact, sequences
+from dmlax_conformance.oracle import exact, fixed_point, sequences
 from dmlax_conformance.oracle.exact import RANGES, exactly, nearest
 from dmlax_conformance.oracle.single import INFINITY, single
 from grading.coverage.families import REAL
@@ -87,6 +87,16 @@ def _first(change: Callable[[Any], Any]) -> Way:
     return given(lambda first, *others: (change(first), *others))
 
 
+def _always(mode: str, own: Any) -> Any:
+    """Compute every mode as one."""
+    return dict.fromkeys(own, own[mode])
+
+
+def _cut(bits: int, by: fixed_point.Multiplier) -> fixed_point.Multiplier:
+    """Keep the highest bits of a multiplier."""
+    return by._replace(value=by.value >> 31 - bits << 31 - bits)
+
+
 def _through(other: str) -> Way:
     """Round to another float type first."""
     return lambda own: lambda number, dtype: own(exact.decode(own(number, other), other), dtype)
@@ -111,6 +121,7 @@ CLAMP: Ways = {
     "clamps-uint8-to-254": _within("uint8", 0, 254),
     "clamps-uint8-to-127": _within("uint8", 0, 127),
 }
+INT32_CLAMP = {name: way for name, way in CLAMP.items() if "32" not in name}
 RESCALE: Ways = {
     **{f"{dtype}-multiplier": _multiplied(partial(_float, dtype)) for dtype in FLOATS},
     **{f"fixed-point-{bits}": _multiplied(partial(_fixed, bits)) for bits in (16, 24, 31)},
@@ -270,7 +281,88 @@ TOTAL: Ways = {
 }
 DOT: Ways = {"fused": instead(_fused_dot)}
 PLUS: Ways = {"keeps-subnormal-sums": instead(lambda x, y: x + y)}
+MODES: Ways = {f"always-{mode}": partial(_always, mode) for mode in fixed_point.MULTIPLIED}
+HALF_UP: Ways = {
+    "halves-away-from-zero": instead(fixed_point.half_away),
+    "halves-down": lambda own: lambda x, count: -own(-x, count),
+    "halves-even": instead(lambda x, count: round(Fraction(x, 1 << count))),
+    "floors": instead(lambda x, count: x >> count),
+}
+HALF_AWAY: Ways = {
+    "second-halves-up": instead(fixed_point.half_up),
+    "second-halves-even": instead(lambda x, count: round(Fraction(x, 1 << count))),
+    "second-truncates": instead(lambda x, count: trunc(Fraction(x, 1 << count))),
+}
+MULTIPLIER: Ways = {f"multiplier-of-{bits}-bits": after(partial(_cut, bits)) for bits in (8, 15)}
+SATURATED: Ways = {
+    "multiplier-of-24-bits": after(lambda by: by._replace(value=by.value & -128)),
+    "multiplier-of-float32": _first(partial(_float, "float32")),
+    "multiplier-below-2^31": lambda own: lambda real: own(real - real / 2**31),
+}
+HIGH: Ways = {
+    "shifts-left-late": instead(
+        lambda x, by: fixed_point.half_up(x * by.value, 31) << max(by.exponent, 0)
+    ),
+    "never-shifts-left": given(lambda x, by: (x, by._replace(exponent=min(by.exponent, 0)))),
+}
+WIDE: Ways = {
+    "shifts-left-in-64-bits": instead(
+        lambda x, by: fixed_point.half_up((x << max(by.exponent, 0)) * by.value, 31)
+    )
+}
+FLOAT64: Ways = {
+    "product-is-real": instead(lambda x, real: floor(abs(x * real) + HALF) * (1 if x > 0 else -1)),
+    "product-halves-even": instead(lambda x, real: round(_float("float64", x * real))),
+    "product-halves-up": instead(lambda x, real: floor(_float("float64", x * real) + HALF)),
+    "product-in-float32": instead(lambda x, real: round(_float("float32", x * real))),
+}
+WRAPPED: Ways = {
+    "bias-does-not-wrap": lambda own: (
+        lambda total, factor, point, dtype, mode: exact.clamp(
+            fixed_point.scaled(total, _float("float64", factor), mode) + point, dtype
+        )
+    )
+}
+ADDED: Ways = {
+    "scales-swapped": given(lambda x, y, s, mode: (x, y, (s[1], s[0], s[2]), mode)),
+    "real-number": instead(lambda x, y, s, mode: round((x * s[0] + y * s[1]) / s[2])),
+    **{
+        f"always-{wrong}": given(lambda x, y, s, mode, wrong=wrong: (x, y, s, wrong))
+        for wrong in (fixed_point.SINGLE, fixed_point.DOUBLE)
+    },
+}
+PRODUCT: Ways = {
+    "real-number": instead(lambda x, y, s, mode: round(x * y * s[0] * s[1] / s[2])),
+    "factor-in-float64": instead(
+        lambda x, y, s, mode: fixed_point.scaled(x * y, _float("float64", s[0] * s[1] / s[2]), mode)
+    ),
+}
+AVERAGED: Ways = {
+    "real-number": instead(lambda total, n, s, mode: round(total * s[0] / (s[1] * n))),
+    "multiplier-of-mean": instead(
+        lambda total, n, s, mode: fixed_point.scaled(total, s[0] / (s[1] * n), mode)
+    ),
+    "sum-is-not-divided": given(lambda total, n, s, mode: (total, 1, s, mode)),
+}
 STEPS: Ways = {f"over-{steps}": instead(steps) for steps in (254, 256)}
+_ALL = "QLC-16 QMM-13 ADD-10 MUL-10 GAP-10"
+_SHIFTED = "QLC-16 QMM-13 MUL-10 GAP-10"
+REQUANTIZED: tuple[tuple[str, str, Ways], ...] = (
+    ("QLC-16 QMM-13", "fixed_point.MULTIPLIED", MODES),
+    (_ALL, "fixed_point.half_up", HALF_UP),
+    (_ALL, "fixed_point.half_away", HALF_AWAY),
+    (_ALL, "fixed_point.multiplier", MULTIPLIER),
+    ("QLC-16 QMM-13", "fixed_point.multiplier", SATURATED),
+    (_SHIFTED, "fixed_point.high", HIGH),
+    ("QLC-16 QMM-13", "fixed_point.high", WIDE),
+    ("QLC-16 QMM-13", "fixed_point.float64", FLOAT64),
+    ("QMM-13", "fixed_point.rescale", WRAPPED),
+    ("ADD-10", "fixed_point.added", ADDED),
+    ("MUL-10", "fixed_point.multiplied", PRODUCT),
+    ("GAP-10", "fixed_point.averaged", AVERAGED),
+    ("QLC-16 QMM-13", "exact.clamp", CLAMP),
+    ("ADD-10 MUL-10 GAP-10", "exact.clamp", INT32_CLAMP),
+)
 WAYS: Mapping[str, tuple[tuple[str, str, Ways], ...]] = {
     "convolution": (
         ("QLC-5 QCA-17", "exact.divide_half_even", ROUND),
@@ -339,6 +431,8 @@ WAYS: Mapping[str, tuple[tuple[str, str, Ways], ...]] = {
 def wrong_ways(operator: str) -> Iterator[Mutant]:
     """Yield the mutants of the table of an operator's family."""
     (family,) = (name for name, own in FIELDS.items() if operator in own["operators"])
-    for clauses, place, ways in rows_of(operator, WAYS.get(family, ())):
-        for name, way in ways.items():
-            yield mutant(operator, name, clauses, VALUES, place, way)
+    tables = ("", WAYS.get(family, ())), ("requantized-", REQUANTIZED)
+    for prefix, rows in tables:
+        for clauses, place, ways in rows_of(operator, rows):
+            for name, way in ways.items():
+                yield mutant(operator, f"{prefix}{name}", clauses, VALUES, place, way)

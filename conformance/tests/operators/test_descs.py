@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dmlax_conformance.errors import Unsupported
 from dmlax_conformance.format import layout
 from dmlax_conformance.format.descs import buffer, gather, scatter, tensor_desc
 from dmlax_conformance.format.tensors import Tensor, to_numpy
 from dmlax_conformance.format.vectors import ExpectedError, Request, Vector
 from dmlax_conformance.oracle.descriptors import answer_desc, express, feature_levels, needs
-from dmlax_conformance.oracle.operator import Sizes
-from dmlax_conformance.oracle.tables import LEVELS
+from dmlax_conformance.oracle.operator import LEVELS, Sizes
 from dmlax_conformance.runner.compare import compare_outputs
 
 NONZERO, QUANTIZED = "nonzero_coordinates", "quantized_linear_convolution"
@@ -94,6 +94,13 @@ def test_express_spells_a_call_as_directml_does() -> None:
     desc = express(NONZERO, {}, {"InputTensor": truths}, outputs)
     assert desc["InputTensor"]["DataType"] == "UNKNOWN"
     assert feature_levels(NONZERO, desc) == ()
+
+
+def test_no_desc_has_a_requantization(suite: list[Vector]) -> None:
+    vector = next(each for each in suite if "Requantization" in each.attributes)
+    given = vector.operator, vector.attributes, vector.inputs, vector.outputs
+    with pytest.raises(Unsupported, match="no desc has a Requantization"):
+        express(*given)
 
 
 def test_express_repeats_a_parameter_by_strides_of_0() -> None:

@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
+from dmlax_conformance.adapters import fixed_point as by_numpy
 from dmlax_conformance.errors import Malformed
 from dmlax_conformance.format import tensors, vectors
 from dmlax_conformance.format.tensors import Tensor
 from dmlax_conformance.format.vectors import Request
-from dmlax_conformance.oracle import OPERATORS, exact, sequences, single
+from dmlax_conformance.oracle import OPERATORS, exact, fixed_point, sequences, single
 from dmlax_conformance.oracle.calls import answer, with_elements
 from dmlax_conformance.oracle.convolution import Windows, accumulators
 
@@ -36,6 +37,29 @@ def test_a_formula_cites_its_page(operator: str) -> None:
         assert f"{pages}{row.struct.lower()}_operator_desc" in cited
     else:
         assert "https://onnx.ai/" in cited or "https://github.com/microsoft/onnxruntime/" in cited
+
+
+# Of -1.5, -1.25, 1.25, 1.5: the multiplier is 2^30, and t half up of x / 2: -3, -2, 3, 3.
+BY_HAND = {
+    "fixed_point_single": [-1, -1, 1, 2],
+    "fixed_point_double": [-2, -1, 2, 2],
+    "fixed_point_half_up": [-1, -1, 2, 2],
+    "float64": [-2, -1, 1, 2],
+}
+
+
+@pytest.mark.parametrize("mode", BY_HAND)
+def test_requantizations_by_hand_and_by_numpy(mode: str) -> None:
+    assert [fixed_point.scaled(x, Fraction(1, 4), mode) for x in (-6, -5, 5, 6)] == BY_HAND[mode]
+    rng = np.random.default_rng(0)
+    x = rng.integers(-(2**31), 2**31, 2000) >> rng.integers(0, 31, 2000)
+    real = 2.0 ** rng.uniform(-34, 8, 2000)
+    real[::3] = 2.0 ** rng.integers(-31, 8, real[::3].size)  # ties
+    wanted = [
+        fixed_point.scaled(*pair, mode)
+        for pair in zip(x.tolist(), map(Fraction, real), strict=True)
+    ]
+    assert by_numpy.scaled(x, real, mode).tolist() == wanted
 
 
 def test_a_whole_convolution_by_hand() -> None:

@@ -176,11 +176,15 @@ def widen(x: Array) -> Pair:
     return x >> 31, float_bits.bitcast(x, jnp.uint32)
 
 
+def _half(count: Array) -> Pair:
+    """2**count / 2, of 64 bits; 0 for a count of 0."""
+    return float_bits.bitcast(_bit(count - 1, 1), jnp.int32), _bit(count - 1, 0)
+
+
 def shift_pair(x: Pair, count: Any) -> Array:
     """floor(x / 2**count + 1/2) modulo 2**32, for counts of 0 to 62."""
     count = jnp.asarray(count, jnp.int32)
-    half = float_bits.bitcast(_bit(count - 1, 1), jnp.int32), _bit(count - 1, 0)
-    high, low = add_pairs(x, half)
+    high, low = add_pairs(x, _half(count))
     part = (count & 31).astype(jnp.uint32)
     # A shift by 32 is none in XLA.
     below = (low >> part) | ((float_bits.bitcast(high, jnp.uint32) << 1) << (31 - part))
@@ -220,8 +224,13 @@ def scale_half_up(x: Array, by: Multiplier) -> Array:
 
 
 def scale_once(x: Array, by: Multiplier) -> Array:
-    """Rounds the exact product once, half up."""
-    return shift_pair(product(x, by.value), 31 - by.exponent)
+    """Rounds the exact product once, half up; beyond int32 it saturates."""
+    count, exact = jnp.asarray(31 - by.exponent, jnp.int32), product(x, by.value)
+    rounded = shift_pair(exact, count)
+    high, _ = add_pairs(exact, _half(count))
+    # A product, below 2**62, over 2**32 or more is an int32.
+    is_beyond = (count < 32) & (high >> jnp.minimum(count, 31) != rounded >> 31)
+    return jnp.where(is_beyond, (high >> 31) ^ (2**31 - 1), rounded)
 
 
 def scale_pair(x: Pair, by: Multiplier) -> Array:

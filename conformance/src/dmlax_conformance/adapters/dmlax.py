@@ -22,6 +22,7 @@ from ..format.tensors import DTYPES, from_numpy, to_numpy
 from ..oracle import OPERATORS
 from ..oracle.calls import RULES
 from ..oracle.descriptors import express, feature_levels
+from ..oracle.fixed_point import FIELD
 from .base import Case, SpecViolation, Unsupported
 
 WIDE = {"int64", "uint64", "float64"}
@@ -45,7 +46,7 @@ class Dmlax:
         "matrix_multiply_integer_to_float": ("int8", "uint8", "float16", "float32"),
         "max_pooling": ("int8", "uint8"),
     }
-    capabilities = frozenset({"descriptors", "strides", "large"})
+    capabilities = frozenset({"descriptors", "strides", "large", "requantization"})
 
     implementation: str | None = None  # named in every call
     needs_gpu = False
@@ -111,6 +112,7 @@ class Dmlax:
             return _as_called(case, answer) if variant == DESCRIPTOR else answer
         except self._library.SpecError as error:
             field = FIELDS.get(error.field, error.field) if _is_exact(case) else error.field
+            field = field.replace("requantization", FIELD)  # a parameter, of no desc
             raise SpecViolation(error.code, field, str(error)) from error
         except AxisError as error:
             raise SpecViolation("dimension_count", "ATensor", str(error)) from error

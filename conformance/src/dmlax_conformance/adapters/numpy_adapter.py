@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from ..oracle.fixed_point import FIELD
+from . import fixed_point
 from .base import Array, Case
 from .common import window_pairs
 from .formulas import Formulas, Given
@@ -15,7 +17,7 @@ class Numpy(Formulas):
     """Quantization in float64; no check but NumPy's own."""
 
     name = "numpy"
-    capabilities = frozenset({"large"})
+    capabilities = frozenset({"large", "requantization"})
     packages = ("numpy",)
     refusals = (ValueError, TypeError, IndexError, ArithmeticError)
     xp = np
@@ -57,8 +59,41 @@ class Numpy(Formulas):
         last = tuple(range(-len(case.attributes["Strides"]), 0))
         return windows.max(last) if is_max else windows.sum(last)
 
+    def _requantized(self, case: Case, given: Given, sums: Any, scale: Any) -> Any:
+        if FIELD not in case.attributes:
+            return super()._requantized(case, given, sums, scale)
+        real = scale / self.real(given["OutputScaleTensor"])
+        scaled = fixed_point.scaled(sums.astype(np.int32), real, case.attributes[FIELD])
+        return self._clamped(case, scaled, given["OutputZeroPointTensor"])
+
+    def element_wise_quantized_linear_add(self, case: Case, given: Given) -> Any:
+        """Add what both stand for, or integers."""
+        if FIELD not in case.attributes:
+            return super().element_wise_quantized_linear_add(case, given)
+        (x, y), scales = self._integers(given)
+        total = fixed_point.added(x, y, scales, case.attributes[FIELD])
+        return self._clamped(case, total, given["OutputZeroPointTensor"])
+
+    def element_wise_quantized_linear_multiply(self, case: Case, given: Given) -> Any:
+        """Multiply what both stand for, or integers."""
+        if FIELD not in case.attributes:
+            return super().element_wise_quantized_linear_multiply(case, given)
+        (x, y), (a, b, output) = self._integers(given)
+        product = fixed_point.scaled(x * y, a * b / output, case.attributes[FIELD])
+        return self._clamped(case, product, given["OutputZeroPointTensor"])
+
+    def _integers(self, given: Given) -> Any:
+        """Return the differences from the zero points, and the three scales."""
+        ends = ("A", "B", "Output")
+        scales = [given[f"{end}ScaleTensor"] for end in ends]
+        pairs = ((given[f"{end}Tensor"], given[f"{end}ZeroPointTensor"]) for end in ends[:2])
+        return [self.difference(*pair) for pair in pairs], scales
+
     def _mean(self, case: Case, given: Given, sums: Any, counts: Any) -> Any:
         sx, sy = (self.real(given[f"{name}ScaleTensor"]) for name in ("Input", "Output"))
+        if FIELD in case.attributes:
+            mean = fixed_point.averaged(sums, counts, sx / sy, case.attributes[FIELD])
+            return self._clamped(case, mean, given["OutputZeroPointTensor"])
         quotient = sums * sx / (sy * counts)
         return self._clamped(case, quotient, given["OutputZeroPointTensor"])
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..oracle import OPERATORS
+from ..oracle.fixed_point import FIELD
 from .base import Array, Case, Unsupported
 from .common import axes_of, channels, named, of_product, one_value, parameter_shape, zero
 
@@ -53,6 +54,8 @@ def call(case: Case) -> Call:
     """Return the node that asks what the case asks."""
     if case.desc is not None:
         raise Unsupported("ONNX has no descs")
+    if FIELD in case.attributes:
+        raise Unsupported(f"ONNX has no {FIELD}")
     row = OPERATORS.get(case.operator)  # a later suite may have more of them
     if row is None or row.onnx not in _CALLS:
         raise Unsupported(f"no {case.operator}")

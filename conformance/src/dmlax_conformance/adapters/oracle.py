@@ -14,7 +14,7 @@ class Oracle:
     variants: tuple[str, ...] = ("eager",)
     concurrent = True
     operators = tuple(OPERATORS)
-    capabilities = frozenset({"descriptors", "strides"})
+    capabilities = frozenset({"descriptors", "strides", "requantization"})
 
     def run(self, case: Case, variant: str) -> dict[str, Array]:
         """Compute the outputs, or raise what the rules raise."""

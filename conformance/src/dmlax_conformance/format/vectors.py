@@ -32,6 +32,7 @@ class Signature(NamedTuple):
     outputs: Mapping[str, type | None]
     attributes: Mapping[str, type | None]
     desc: Mapping[str, type | None]  # empty for a function that DirectML lacks
+    options: frozenset[str] = frozenset()  # attributes that may be missing
 
 
 SIGNATURES: dict[str, Signature] = {}  # the oracle's registry fills it, by operator
@@ -304,7 +305,8 @@ def _check_names(file: Mapping[str, Any]) -> None:
         for part, known in SIGNATURES[file["operator"]]._asdict().items():
             if part in vector:
                 _check_members(vector[part], known, pointer("vectors", index, part))
-                needed = {name for name in known if part == "desc" or known[name] is not None}
+                needed = {k for k in known if part == "desc" or known[k] is not None}
+                needed -= SIGNATURES[file["operator"]].options
                 missing = sorted(needed - vector[part].keys())
                 if missing and (part == "desc" or "desc" not in vector):
                     raise Malformed(pointer("vectors", index, part), f"has no {missing[0]}")

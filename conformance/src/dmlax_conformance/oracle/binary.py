@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import zip_longest
 
 from ..format.tensors import Tensor
-from . import exact
+from . import exact, fixed_point
 from . import operator as rules
 from .element_wise import broadcast
 from .exact import Real, exactly, rounded
@@ -25,6 +25,8 @@ def add(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> Answer:
 
     https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_quantized_linear_add_operator_desc
     """
+    if fixed_point.FIELD in attributes:
+        return _requantized(fixed_point.added, attributes, inputs, outputs)
     return _rounded(add_quotients(attributes, inputs, outputs), inputs, outputs)
 
 
@@ -34,6 +36,8 @@ def multiply(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> Answer
     DirectML lacks the function; it is ONNX Runtime's QLinearMul:
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearMul
     """
+    if fixed_point.FIELD in attributes:
+        return _requantized(fixed_point.multiplied, attributes, inputs, outputs)
     return _rounded(multiply_quotients(attributes, inputs, outputs), inputs, outputs)
 
 
@@ -47,11 +51,30 @@ def multiply_quotients(attributes: Attributes, inputs: Inputs, outputs: Outputs)
     return _quotients(arithmetic.mul, inputs)
 
 
-def _quotients(combine: Combine, inputs: Inputs) -> Quotients:
+def _requantized(
+    combine: Callable[..., int], attributes: Attributes, inputs: Inputs, outputs: Outputs
+) -> Answer:
+    """Return the sum or the product by multipliers."""
+    (sa, za), (sb, zb), (sy, zy) = (_parameters(inputs, name) for name in ("A", "B", "Output"))
+    dtype, mode = outputs["OutputTensor"].dtype, attributes[fixed_point.FIELD]
+    words = (
+        exact.clamp(combine(x - za, y - zb, (sa, sb, sy), mode) + zy, dtype)
+        for x, y in _pairs(inputs)
+    )
+    sizes = _broadcast_sizes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
+    return {"OutputTensor": Tensor(dtype, sizes, tuple(words))}
+
+
+def _pairs(inputs: Inputs) -> list[tuple[int, int]]:
+    """Return the elements that meet."""
     a, b = inputs["ATensor"], inputs["BTensor"]
     sizes = _broadcast_sizes(a.sizes, b.sizes)
+    return list(zip(broadcast(a, sizes), broadcast(b, sizes), strict=True))
+
+
+def _quotients(combine: Combine, inputs: Inputs) -> Quotients:
     (sa, za), (sb, zb), (sy, zy) = (_parameters(inputs, name) for name in ("A", "B", "Output"))
-    pairs = list(zip(broadcast(a, sizes), broadcast(b, sizes), strict=True))
+    pairs = _pairs(inputs)
     quotients = {
         (x, y): (exactly(combine((x - za) * sa, (y - zb) * sb) / sy), zy) for x, y in set(pairs)
     }
@@ -132,10 +155,11 @@ ADD-8 (absent): A missing zero point is 0.
 ADD-9: A and B have at most 8 dimensions.
 """
 
+_MODES = fixed_point.SINGLE, fixed_point.DOUBLE
 ADD = Definition(
     add,
     check,
-    _ADD,
+    _ADD + fixed_point.clauses("ADD", 10, _MODES),
     {"4_0": _TABLE},
     desc_clauses={
         **rules.type_clauses(TYPES),
@@ -145,10 +169,13 @@ ADD = Definition(
     },
     check_desc=_check_desc,
     desc_sizes=_desc_sizes,
+    requantizations=_MODES,
 )
 MULTIPLY = Definition(
     multiply,
     check,
-    _ADD.replace("ADD", "MUL").replace("(a + b)", "a * b"),
+    _ADD.replace("ADD", "MUL").replace("(a + b)", "a * b")
+    + fixed_point.clauses("MUL", 10, [fixed_point.DOUBLE]),
     rows=_TABLE,
+    requantizations=(fixed_point.DOUBLE,),
 )

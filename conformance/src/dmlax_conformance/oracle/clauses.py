@@ -52,6 +52,7 @@ NOTES = {
     "Invalid": "The call breaks exactly one rule that its twin keeps.",
     "KnownValue": "The scale is known before the call runs, so that its value can be checked.",
     "Row": "A line of the operator's tensor support table: its bounds, or just outside of them.",
+    "Requantization": "A multiplier and a shift take the place of the real number.",
     "Level": "What one feature level allows and an earlier one does not.",
     "Strided": "A tensor whose strides are not the packed ones, so that its buffer is given flat.",
     "Buffer": "Flags, alignment or byte size of a buffer.",

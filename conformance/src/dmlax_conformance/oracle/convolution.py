@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..format.tensors import Tensor, count
-from . import binary, exact
+from . import binary, exact, fixed_point
 from . import operator as rules
 from .exact import wrap_int32
 from .operator import Answer, Attributes, Definition, Desc, DescSizes, Found, Inputs, Outputs
@@ -126,8 +127,10 @@ def _quantized(attributes: Attributes, inputs: Inputs, dtype: str) -> Tensor:
         sx, sw, sy = (exact.decode(word, "float32").value for word in words)
         multipliers.append(sx * sw / sy)
     channels = (place[1] for place in product(*map(range, sizes)))
+    mode = attributes.get(fixed_point.FIELD)
+    rescale = partial(fixed_point.rescale, mode=mode) if mode else exact.rescale
     words = (
-        exact.rescale(wrap_int32(total + bias[c]), multipliers[c], zero_point, dtype)
+        rescale(wrap_int32(total + bias[c]), multipliers[c], zero_point, dtype)
         for total, c in zip(sums, channels, strict=True)
     )
     return Tensor(dtype, sizes, tuple(words))
@@ -454,7 +457,7 @@ _QUANTIZED_TABLES = {
 QUANTIZED = Definition(
     quantized,
     check_quantized,
-    _QLC + _QLC_BIAS,
+    _QLC + _QLC_BIAS + fixed_point.clauses("QLC", 16),
     _QUANTIZED_TABLES,
     desc_clauses=_desc_clauses(_QUANTIZED_TABLES["5_2"])
     | {
@@ -465,6 +468,7 @@ QUANTIZED = Definition(
     check_desc=_check_quantized_desc,
     desc_sizes=_desc_sizes,
     attributes=ATTRIBUTES,
+    requantizations=fixed_point.OF_SUMS,
 )
 
 *_CONVOLUTION, _OUTPUT = _quantized_table(3, 1, 1)

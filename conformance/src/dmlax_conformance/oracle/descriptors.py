@@ -14,11 +14,42 @@ from ..format.descs import DATA_TYPES, DTYPES, gather, scatter, tensor_desc
 from ..format.layout import ELEMENT_BITS
 from ..format.tensors import Tensor, count
 from ..format.vectors import Request
-from . import OPERATORS, tables
+from . import OPERATORS
 from . import operator as rules
-from .operator import Answer, Attributes, Desc, Found, Inputs, Outputs
+from .fixed_point import FIELD
+from .operator import LEVELS, Answer, Attributes, Desc, Found, Inputs, Outputs, Rows
 from .operator import Violation as Violation
-from .tables import LEVELS
+
+TABLES: Mapping[str, Mapping[str, Rows]] = {
+    name: operator.tables for name, operator in OPERATORS.items() if operator.tables
+}
+
+
+def introduced(operator: str) -> str:
+    """Return the level that brought the operator."""
+    return next(iter(TABLES[operator]))
+
+
+def table_level(operator: str, feature_level: str) -> str:
+    """Return the level whose table holds at this one, which is not before the first."""
+    held = LEVELS[: LEVELS.index(feature_level) + 1]
+    return [level for level in TABLES[operator] if level in held][-1]
+
+
+def table_rows(operator: str, feature_level: str) -> Rows:
+    """Return the table that holds at a level."""
+    return TABLES[operator][table_level(operator, feature_level)]
+
+
+def tensor_names(operator: str) -> tuple[str, ...]:
+    """Return the operator's tensors in the order of the desc."""
+    return tuple(row.tensor for row in OPERATORS[operator].tensors)
+
+
+def fields(operator: str) -> tuple[str, ...]:
+    """Return all fields of the desc, in order."""
+    return tensor_names(operator) + OPERATORS[operator].attributes
+
 
 _TENSOR = {
     "operator-feature-level": "The feature level is at least the one that introduced the operator.",
@@ -55,9 +86,9 @@ def violations(operator: str, desc: Desc, feature_level: str) -> list[Violation]
 
     Every rule that can be evaluated is, so that one mistake may break several.
     """
-    if LEVELS.index(feature_level) < LEVELS.index(tables.introduced(operator)):
+    if LEVELS.index(feature_level) < LEVELS.index(introduced(operator)):
         return [Violation("operator-feature-level", "feature_level", "FeatureLevel")]
-    rows = tables.rows(operator, feature_level)
+    rows = table_rows(operator, feature_level)
     broken = [violation for row in rows for violation in _check_tensor(desc[row.tensor], row)]
     return [*broken, *OPERATORS[operator].check_desc(desc, feature_level)]
 
@@ -121,14 +152,14 @@ def tensor_descs(operator: str, desc: Desc, kind: str) -> dict[str, Desc]:
 
 def feature_levels(operator: str, desc: Desc) -> tuple[str, ...]:
     """Return the levels that accept the desc, lowest first; none if DirectML lacks the function."""
-    if operator not in tables.TABLES:
+    if operator not in TABLES:
         return ()
     return tuple(level for level in LEVELS if not violations(operator, desc, level))
 
 
 def needs(operator: str, desc: Desc) -> set[str]:
     """Return the capabilities that a vector with this desc requires."""
-    tensors = (desc[name] for name in tables.tensors(operator) if desc[name] is not None)
+    tensors = (desc[name] for name in tensor_names(operator) if desc[name] is not None)
     is_strided = any(not layout.is_packed(tensor) for tensor in tensors)
     return {"descriptors", "strides"} if is_strided else {"descriptors"}
 
@@ -141,10 +172,10 @@ def express(
     A tensor that no desc has makes the call `Unsupported`. Every tensor is packed, except one that
     repeats, which gets strides of 0.
     """
-    for name in OPERATORS[operator].only_in_calls:
-        if name in inputs:
+    for name in (*OPERATORS[operator].only_in_calls, FIELD):
+        if name in inputs or name in attributes:
             raise Unsupported(f"no desc has a {name}")
-    values: dict[str, Any] = dict.fromkeys(tables.tensors(operator))
+    values: dict[str, Any] = dict.fromkeys(tensor_names(operator))
     sizes = OPERATORS[operator].desc_sizes(inputs, outputs)
     tensors: Mapping[str, Tensor | Request] = {**inputs, **outputs}
     for name, tensor in tensors.items():
@@ -152,7 +183,7 @@ def express(
     if attributes:
         values["DimensionCount"] = len(inputs["InputTensor"].sizes) - 2
     values |= attributes
-    return {name: values[name] for name in tables.fields(operator)}
+    return {name: values[name] for name in fields(operator)}
 
 
 def _described(tensor: Tensor | Request, sizes: rules.Sizes) -> dict[str, Any]:

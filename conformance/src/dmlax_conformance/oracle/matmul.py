@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..format.tensors import Tensor
-from . import exact
+from . import exact, fixed_point
 from . import operator as rules
 from .element_wise import broadcast
 from .exact import Real, wrap_int32
@@ -62,8 +62,10 @@ def quantized(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> Answe
     zero_points = repeat(inputs.get("OutputZeroPointTensor"), shape.whole)
     names = ("AScaleTensor", "BScaleTensor", "OutputScaleTensor")
     scales = (_scales(inputs, name, shape.whole) for name in names)
+    mode = attributes.get(fixed_point.FIELD)
+    rescale = partial(fixed_point.rescale, mode=mode) if mode else exact.rescale
     words = (
-        exact.rescale(total + addend, sa * sb / sy, zero_point, dtype)
+        rescale(total + addend, sa * sb / sy, zero_point, dtype)
         for total, addend, zero_point, sa, sb, sy in zip(
             sums, bias, zero_points, *scales, strict=True
         )
@@ -385,13 +387,14 @@ _QUANTIZED_TABLES = {"2_1": _quantized_table(4, 4), "4_0": _quantized_table(2, 1
 QUANTIZED = Definition(
     quantized,
     check_quantized,
-    _QMM,
+    _QMM + fixed_point.clauses("QMM", 13),
     _QUANTIZED_TABLES,
     desc_clauses=_desc_clauses(_QUANTIZED_TABLES["4_0"], POINT_TYPES)
     | {"parameters-dimension-count": _COUNTS},
     check_desc=_check_quantized_desc,
     desc_sizes=_desc_sizes,
     only_in_calls=("BiasTensor",),
+    requantizations=fixed_point.OF_SUMS,
 )
 
 TO_FLOAT = Definition(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..errors import SpecViolation
 from ..format.tensors import Tensor
 from ..format.vectors import Request, Signature
-from . import exact
+from . import exact, fixed_point
 
 Attributes = Mapping[str, Any]
 Inputs = Mapping[str, Tensor]
@@ -136,6 +136,7 @@ class Definition:
     desc_sizes: Callable[[Inputs, Outputs], DescSizes] = lambda inputs, outputs: {}
     attributes: dict[str, type] = field(default_factory=dict)  # `list`s are of integers
     only_in_calls: tuple[str, ...] = ()  # optional tensors of calls that no desc has
+    requantizations: tuple[str, ...] = ()  # modes that calls may name
     struct: str = ""  # the newest version of DirectML's struct, if its name is not the operator's
 
 
@@ -154,7 +155,7 @@ class Operator:
         # The attributes of descs.
         self.attributes = tuple(definition.attributes) if definition.tables else ()
         self.only_in_calls = definition.only_in_calls
-        self.compute, self.check = definition.compute, definition.check
+        self.compute = definition.compute
         clauses = read_clauses(definition.clauses).items()
         self.clauses = {name: text for name, (_, text) in clauses}
         self.unbreakable = {name: why for name, (why, _) in clauses if why}
@@ -178,9 +179,16 @@ class Operator:
         inputs |= dict.fromkeys(self.only_in_calls)
         outputs = {row.tensor: kinds[row.tensor] for row in self.tensors if row.is_output}
         attributes = {name: kind for name, kind in options.items() if name != "DimensionCount"}
-        return Signature(
-            inputs, outputs, attributes, {**dict.fromkeys(kinds), **options} if self.tables else {}
-        )
+        optional = {fixed_point.FIELD: str} if self.definition.requantizations else {}
+        desc = {**dict.fromkeys(kinds), **options} if self.tables else {}
+        return Signature(inputs, outputs, attributes | optional, desc, frozenset(optional))
+
+    def check(self, attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
+        """Raise `SpecViolation` at the first rule that a call breaks."""
+        self.definition.check(attributes, inputs, outputs)
+        if fixed_point.FIELD in attributes:
+            is_known = attributes[fixed_point.FIELD] in self.definition.requantizations
+            need(is_known, "option", fixed_point.FIELD)
 
     def check_desc(self, desc: Desc, feature_level: str) -> Found:
         """Yield the rules of the operator's page that a desc breaks."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..format.layout import packed_strides
 from ..format.tensors import DTYPES, Tensor
 from . import convolution as windows
-from . import exact
+from . import exact, fixed_point
 from . import operator as rules
 from .convolution import Windows, parameter
 from .exact import Real
@@ -49,7 +49,19 @@ def global_average(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> 
 
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearGlobalAveragePool
     """
-    return average(whole(inputs["InputTensor"].sizes), inputs, outputs)
+    window, mode = whole(inputs["InputTensor"].sizes), attributes.get(fixed_point.FIELD)
+    return _requantized(window, inputs, outputs, mode) if mode else average(window, inputs, outputs)
+
+
+def _requantized(attributes: Attributes, inputs: Inputs, outputs: Outputs, mode: str) -> Answer:
+    """Return averages by the multiplier of their scales."""
+    dtype, words = outputs["OutputTensor"].dtype, []
+    for (total, count, *scales), point in means(inputs, attributes):
+        values = [exact.decode(word, "float32").value for word in scales]
+        mean = fixed_point.averaged(total, count, values, mode)
+        words.append(exact.clamp(mean + point, dtype))
+    sizes = _output_sizes(inputs["InputTensor"].sizes, attributes)
+    return {"OutputTensor": Tensor(dtype, sizes, tuple(words))}
 
 
 def maximum(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> Answer:
@@ -303,8 +315,9 @@ AVERAGE = Definition(
 GLOBAL_AVERAGE = Definition(
     global_average,
     check_global_average,
-    _AVG.replace("AVG", "GAP"),
+    _AVG.replace("AVG", "GAP") + fixed_point.clauses("GAP", 10, [fixed_point.DOUBLE]),
     rows=_average_table(3, 0),
+    requantizations=(fixed_point.DOUBLE,),
 )
 MAXIMUM = Definition(
     maximum,

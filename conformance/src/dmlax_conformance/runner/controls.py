@@ -11,7 +11,7 @@ class Control:
     """An implementation that takes every kind of case."""
 
     variants: tuple[str, ...] = ("eager",)
-    capabilities = frozenset({"descriptors", "strides"})
+    capabilities = frozenset({"descriptors", "strides", "requantization"})
 
 
 class Empty(Control):

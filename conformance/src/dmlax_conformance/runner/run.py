@@ -24,7 +24,7 @@ from .program import Asked, Plan, Program, Reply
 VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
 PASSED = frozenset({"exact", "permitted"})
 FAILED = frozenset({"fail", "error"})
-CAPABILITIES = frozenset({"descriptors", "strides", "large"})
+CAPABILITIES = frozenset({"descriptors", "strides", "large", "requantization"})
 # kinds of failures, the worst first
 KINDS = ("wrong value", "error", "wrong refusal", "unproved answer")
 REFUSED = "refused a call that keeps every rule"
