@@ -23,6 +23,10 @@ BIAS = RNG.integers(-(2**12), 2**12, COLUMNS).astype(np.int32)
 BIAS[::7] = RNG.integers(-(2**31), 2**31, BIAS[::7].size)  # sums that wrap
 SCALES = (2.0 ** RNG.uniform(-9, 1, COLUMNS)).astype(np.float32)
 SCALES[::3] = 2.0 ** RNG.integers(-8, 2, SCALES[::3].size)  # ties
+TIES = np.s_[4::7]  # small sums, with ties within a byte
+COEFFICIENTS[:, TIES] = RNG.integers(-1, 2, COEFFICIENTS[:, TIES].shape)
+BIAS[TIES] = RNG.integers(-90, 90, BIAS[TIES].size)
+SCALES[TIES] = 2.0 ** RNG.integers(-4, 0, SCALES[TIES].size)
 SCALES[::41], SCALES[1::41], SCALES[2::41] = 1 - 2.0**-24, -0.4, 2.0**-120
 SINGLE = {"a_scale": np.float32(1.5), "output_scale": np.float32(1.5)}
 
