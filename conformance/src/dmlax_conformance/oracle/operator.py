@@ -179,7 +179,8 @@ class Operator:
         inputs |= dict.fromkeys(self.only_in_calls)
         outputs = {row.tensor: kinds[row.tensor] for row in self.tensors if row.is_output}
         attributes = {name: kind for name, kind in options.items() if name != "DimensionCount"}
-        optional = {fixed_point.FIELD: str} if self.definition.requantizations else {}
+        taken: tuple[str, ...] = (fixed_point.FIELD,) if self.definition.requantizations else ()
+        optional: dict[str, type] = dict.fromkeys(taken, str)
         desc = {**dict.fromkeys(kinds), **options} if self.tables else {}
         return Signature(inputs, outputs, attributes | optional, desc, frozenset(optional))
 
