@@ -17,9 +17,15 @@ from dmlax_conformance.oracle.binary import add_quotients, multiply_quotients
 from dmlax_conformance.oracle.convolution import SCALES, sum_quotients
 from dmlax_conformance.oracle.dynamic_quantize import quotients
 from dmlax_conformance.oracle.exact import FORMATS, RANGES, Real
+from dmlax_conformance.oracle.exact_floats.single import (
+    INFINITY,
+    LEAST_NORMAL,
+    SIGN,
+    Single,
+    single,
+)
 from dmlax_conformance.oracle.matmul import add, repeat, shape_of
 from dmlax_conformance.oracle.nonzero import is_nonzero
-from dmlax_conformance.oracle.single import INFINITY, LEAST_NORMAL, SIGN, Single, single
 
 from . import elements
 from .elements import BIAS, FLOATS, NEAR_TIES, OF_BYTES, Array, QuotientView, erring, floats

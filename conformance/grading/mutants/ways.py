@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlax_conformance.oracle import exact, fixed_point, sequences
+from dmlax_conformance.oracle import exact, fixed_point
 from dmlax_conformance.oracle.exact import RANGES, exactly, nearest
-from dmlax_conformance.oracle.single import INFINITY, single
+from dmlax_conformance.oracle.exact_floats import sequences
+from dmlax_conformance.oracle.exact_floats.single import INFINITY, single
 from grading.coverage.families import REAL
 
 from .derived import FIELDS, rows_of

@@ -17,9 +17,10 @@ from dmlax_conformance.errors import Malformed
 from dmlax_conformance.format import tensors, vectors
 from dmlax_conformance.format.tensors import Tensor
 from dmlax_conformance.format.vectors import Request
-from dmlax_conformance.oracle import OPERATORS, exact, fixed_point, sequences, single
+from dmlax_conformance.oracle import OPERATORS, exact, fixed_point
 from dmlax_conformance.oracle.calls import answer, with_elements
 from dmlax_conformance.oracle.convolution import Windows, accumulators
+from dmlax_conformance.oracle.exact_floats import sequences, single
 
 Array = npt.NDArray[Any]
 

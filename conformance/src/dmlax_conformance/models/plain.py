@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..format.tensors import DTYPES, Tensor
-from ..oracle import sequences
+from ..oracle.exact_floats import sequences
+from ..oracle.exact_floats.sequences import compute, total_in_packets
+from ..oracle.exact_floats.single import Single, single
 from ..oracle.nonzero import nonzero_coordinates
-from ..oracle.sequences import compute, total_in_packets
-from ..oracle.single import Single, single
 from .arrays import (
     Words,
     combined,

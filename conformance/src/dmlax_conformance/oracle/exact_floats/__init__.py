@@ -5,10 +5,10 @@ from math import prod
 
 import numpy as np
 
-from ..format.tensors import Tensor
-from . import operator as rules
+from ...format.tensors import Tensor
+from .. import operator as rules
+from ..operator import Answer, Attributes, Definition, Inputs, Outputs
 from . import sequences
-from .operator import Answer, Attributes, Definition, Inputs, Outputs
 from .single import Single
 
 FLOAT = ("float32",)
