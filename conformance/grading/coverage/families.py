@@ -481,9 +481,10 @@ class ExactSumView(elements.OutputView):
             "a small term": is_small,
             "a product": len(terms[0]) > 1,
             "cancels": 0 < real < largest / 1024,
-            "not the nearest": y != found,
+            "not the nearest": y.is_nan or y != found,
             "negative": y.is_negative,
             "overflows": y.size == INFINITY,
+            "NaN": y.is_nan,
         }
         return {name for name, holds in held.items() if holds}
 
