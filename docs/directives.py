@@ -52,7 +52,9 @@ class Vectors(SphinxDirective):
             files = self._read(operator)
             vectors = [vector for file in files for vector in file["vectors"]]
             invalid = sum("error" in vector["expect"] for vector in vectors)
-            name = f"[`{operator}`](operators/{operator}.md)"
+            is_of_floats = operator.startswith("exact_")  # functions of `dmlax.reproducible`
+            page = "exact_sequences" if is_of_floats else f"operators/{operator}"
+            name = f"[`{operator}`]({page}.md)"
             rows.append((name, len(files), len(vectors), invalid))
         rows.append(("all", *map(sum, zip(*(row[1:] for row in rows), strict=True))))
         return _table(("operator", "files", "vectors", "invalid"), rows)
