@@ -18,6 +18,7 @@ MODULES = {  # random calls: how many run by default, and how many there are
     "matmul_few_rows": (12, 300),
     "matmul_tiles": (4, 48),
     "nonzero": (4, 60),
+    "ordered_product": (6, 200),
     "pooling": (3, 2000),
 }
 CODE = """

@@ -2,6 +2,7 @@
 
 It is the order *in rows* of `sums.py`, of rounded products. Nothing fuses a product and a sum, so
 every backend has these bits. A loop over blocks of the summed axis holds few partial sums at once.
+A CPU has a kernel, `_fused/ordered_product`.
 """
 
 import functools
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import compat, ieee
+from dmlax._core import choice, compat, ieee
 from dmlax._core.arguments import is_static
 from dmlax._core.float_functions import finish
 from dmlax._core.float_pairs import LEAST_NORMAL, bits, floats, flush
@@ -22,6 +23,7 @@ from dmlax._core.windows import tap_slices, taps
 
 _BLOCK, _LANES = 64, 16  # sums that run at once, and those of a vector
 _UNROLLED = 4  # blocks of an iteration, whose sums stay in registers
+_FEW_COLUMNS = 16  # with fewer, most lanes of a kernel's vectors are empty
 _AT_ONCE = 1 << 18  # partial sums at once, which fit in a cache
 
 
@@ -123,6 +125,22 @@ def _map(function: Callable[[Any], Array], operands: Any, sums_of_each: int) -> 
     return mapped
 
 
+class Kernel(NamedTuple):
+    """A platform's function that multiplies matrices in this order.
+
+    Attributes:
+      run: as `multiply_matrices`, of a pair.
+      takes: says if it runs on a pair of these shapes.
+    """
+
+    run: Callable[[tuple[Array, Array]], Array]
+    takes: Callable[[Array, Array], bool]
+
+
+kernels: dict[str, Kernel] = {}
+"""Kernels by platform, which the packages of kernels add."""
+
+
 @compat.shared()
 def multiply_matrices(x: Array, y: Array) -> Array:
     """The products of [B, M, K] and [B, K, N] float32: [B, M, N].
@@ -130,9 +148,21 @@ def multiply_matrices(x: Array, y: Array) -> Array:
     Each has the bits of `dmlax.reproducible.dot`.
     """
     rows, columns = x.shape[1], y.shape[2]
-    if is_static((rows, columns)) and rows > columns:  # the longer axis is the fast one
+    if is_static((rows, columns)) and columns < rows and columns <= _FEW_COLUMNS:
         swapped = multiply_matrices(y.swapaxes(1, 2), x.swapaxes(1, 2))
         return swapped.swapaxes(1, 2)
+    alone = tuple((name, each.run) for name, each in kernels.items() if each.takes(x, y))
+    output = jax.ShapeDtypeStruct((*x.shape[:2], columns), x.dtype)
+    functions = choice.Alternatives(lambda operands: multiply_by_rows(*operands), alone)
+    result: Array = choice.choose(functions, output, (x, y))
+    return result
+
+
+def multiply_by_rows(x: Array, y: Array) -> Array:
+    """As `multiply_matrices`, in plain XLA."""
+    rows, columns = x.shape[1], y.shape[2]
+    if is_static((rows, columns)) and rows > columns:  # the longer axis is the fast one
+        return multiply_by_rows(y.swapaxes(1, 2), x.swapaxes(1, 2)).swapaxes(1, 2)
 
     def by_rows(pair: tuple[Array, Array]) -> Array:
         left, right = pair

@@ -144,6 +144,8 @@ constexpr int64_t kMostFloatRows = 192;
 constexpr int64_t kFloatsOfPanels = 3 << 15;  // floats of all panels, which it holds, too
 constexpr int64_t kFewFloatRows = 24;
 constexpr int64_t kFloatTap = 12;  // channels; windows of fewer are copied
+constexpr double kOrderedProductsPerNs = 20;  // of a thread that rounds every product
+constexpr int64_t kFewOrderedRows = 2;        // rows that read the matrix in its order
 
 // --- convolutions ------------------------------------------------------------------------
 

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dmlax._core import compat, exact
+from dmlax._core import compat
 from dmlax._core.requantize import Arithmetic
+from dmlax._fused.ordered_product.call import exact_function
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name
@@ -161,7 +162,7 @@ def call(node: Node, operands: list[Any], runner: Runner, ranges: wide.Ranges) -
         with jax.named_scope(node.op):
             function: Callable[..., Any] = functools.partial(row.function, **keywords)
             if runner.options.arithmetic == "exact" and not (node.graphs or _is_move(node)):
-                function = exact.of(function)
+                function = exact_function(function)
             outputs = _compute(node, function, operands, ranges)
     outputs = mark_float64(outputs if isinstance(outputs, tuple) else (outputs,))
     for output in outputs:

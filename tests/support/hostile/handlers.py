@@ -26,7 +26,7 @@ REFUSALS = (  # the handlers', then XLA's own for a result's data type
     *("convolution: ", "matrix product: ", "matrix product's epilogue: ", "element_wise: "),
     *("quantized_binary: ", "lookup: ", "pooling: ", "dynamic_quantize: ", "nonzero_coordinates: "),
     *("rows: ", "quantized_softmax: ", "block product: ", "float convolution: "),
-    *("level product: ", "cache attention: "),
+    *("level product: ", "cache attention: ", "ordered product: "),
     "Wrong buffer dtype",
 )
 
@@ -163,6 +163,9 @@ CALLS = {
             "high": np.float32(6),
             "fuses": False,
         },
+    ),
+    "dmlax_ordered_product_v1": HandlerCall(
+        (((2, 3, 70), "float32"), ((2, 70, 5), "float32")), (((2, 3, 5), "float32"),), {}
     ),
 }
 

@@ -14,9 +14,10 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from dmlax._core import compat, exact
+from dmlax._core import compat
 from dmlax._core.rational import LOGISTIC
 from dmlax._core.requantize import Arithmetic
+from dmlax._fused.ordered_product.call import exact_function
 from dmlax._fused.softmax.call import SOFTMAX
 from dmlax._fused.softmax.plan import Softmax, SoftmaxPlan
 from dmlax.errors import UnsupportedError
@@ -124,7 +125,7 @@ def of_nodes(
             (output,) = node.outputs
             function: Callable[..., Any] = functools.partial(row.function, **keywords)
             if arithmetic == "exact":
-                function = exact.of(function)
+                function = exact_function(function)
             elif node.op in _ON_HOST and not node.domain:
                 function = functools.partial(_ON_HOST[node.op], **node.attributes)
             values[output] = np.asarray(function(*map(values.get, node.inputs)))
