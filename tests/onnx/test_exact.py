@@ -100,6 +100,16 @@ def test_windows_of_padded_volumes(op, options):
     np.testing.assert_allclose(exact, near, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.parametrize(("op", "filter"), [("Conv", (3, 0, 2)), ("ConvTranspose", (0, 3, 2))])
+def test_a_convolution_of_no_channels_is_zero(op, filter):
+    file = File(19)
+    x = file.input(np.zeros((2, 0, 5), np.float32))
+    y = file.node(op, x, file.constant(np.zeros(filter, np.float32)))
+    file.output(y, np.float32)
+    found = np.asarray(dmlax.onnx.load(file.model(), arithmetic="exact")(file.inputs)[y])
+    np.testing.assert_array_equal(found, np.zeros((2, 3, 4 if op == "Conv" else 6), np.float32))
+
+
 @pytest.mark.parametrize("op", ["Exp", "Log", "Tanh", "Sigmoid", "Erf", "Softplus", "Sin", "Sqrt"])
 def test_functions_are_those_of_reproducible(op):
     file = File(22)

@@ -70,8 +70,8 @@ def check(seed: int, op: str = "") -> tuple[str, str]:
             return "skipped", str(error)
         for output in model.graph.output:
             found = judge(ours[output.name], output.name, arithmetic, said, about, peers)
-            if found[0] == "wrong" and drawn.size == "sums" and _holds_by_parts(drawn, arithmetic):
-                found = "right", ""
+            if found[0] == "wrong" and _may_part(drawn, arithmetic):
+                found = ("right", "") if _holds_by_parts(drawn, arithmetic) else found
             if found[0] == "wrong":
                 return found
             if found[0] != "right":
@@ -142,11 +142,25 @@ def _around(x: np.ndarray, is_sum: bool, step: float, steps: int = 1) -> Any:
     return Steps(x, wide - steps, wide + steps)
 
 
-def _holds_by_parts(drawn: Drawn, arithmetic: str) -> bool:
-    """Whether ONNX Runtime makes the same of every quantized tensor of dmlax, up to its next step.
+def _may_part(drawn: Drawn, arithmetic: str) -> bool:
+    """Whether one step may become many between dmlax and ONNX Runtime.
 
-    A norm of values that are nearly equal turns a step into many, which `_around` does not allow.
+    A norm of values that are nearly equal does so. "float32" has the softmax of ONNX Runtime's
+    extended level, but does not merge pairs as that level does; and it has ONNX Runtime's order of
+    sums in no float product of several matrices.
     """
+    if arithmetic != "float32" or drawn.size == "sums":
+        return drawn.size == "sums"
+    arrays = {
+        x.name for x in drawn.model.graph.initializer if x.data_type == onnx.TensorProto.FLOAT
+    }
+    products = (node for node in drawn.model.graph.node if node.op_type == "MatMul")
+    has_floats = any(not arrays.isdisjoint(node.input) for node in products)
+    return has_floats or has_double_pair(drawn.model)
+
+
+def _holds_by_parts(drawn: Drawn, arithmetic: str) -> bool:
+    """Whether ONNX Runtime makes the next quantized tensors of dmlax's, each up to a step."""
     parts = onnx.ModelProto()
     parts.CopyFrom(drawn.model)
     names = [x.output[0] for x in parts.graph.node if x.op_type == "QuantizeLinear"]
@@ -309,5 +323,6 @@ def _within(ours: np.ndarray, meaning: Any, strict: bool = False) -> Any:
         room = meaning.error.astype(np.float64) + np.abs(wanted) * (
             1e-3 if ours.dtype == np.float16 else 1e-6
         )
-        return np.abs(ours.astype(np.float64) - wanted) <= room + 1e-30
+        # ONNX Runtime's Sigmoid is 0 where the right value is 2e-22
+        return np.abs(ours.astype(np.float64) - wanted) <= room + 1e-20
     return ours == meaning

@@ -226,8 +226,9 @@ def convolve(x: Array, w: Array, windows: Windows) -> Array:
         for size, tap, stride, dilation in zip(x.shape[2:], kernel, *steps, strict=True)
     )
     pixels = math.prod(output)
-    filters = jnp.moveaxis(w.reshape((groups, w.shape[0] // groups, inputs, -1)), 3, 1)
-    filters = filters.swapaxes(2, 3).reshape((groups, -1, w.shape[0] // groups))
+    outputs, depth = w.shape[0] // groups, math.prod(kernel) * inputs
+    filters = jnp.moveaxis(w.reshape((groups, outputs, inputs, math.prod(kernel))), 3, 1)
+    filters = filters.swapaxes(2, 3).reshape((groups, depth, outputs))
 
     def of_image(image: Array) -> Array:
         parts = [
