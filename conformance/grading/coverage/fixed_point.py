@@ -69,7 +69,7 @@ def _noted(name: str, found: set[str]) -> Any:
             is_tie = fixed_point.in_float(product, "float64") % 1 == Fraction(1, 2)
             found.update({f"tie in float64 {_side(x)}"} if is_tie else ())
             found.update({"becomes a tie in float64"} if is_tie and product % 1 != 0.5 else ())
-        elif others[0]:
+        elif others[0] > 0:
             rest, half = x % (1 << others[0]), 1 << others[0] >> 1
             is_near = 0 < abs(rest - half) <= max(half >> NEAR, 1)
             found.update({f"tie by {name} {_side(x)}"} if rest == half else ())

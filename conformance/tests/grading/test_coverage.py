@@ -12,6 +12,7 @@ from dmlax_conformance.format.vectors import Request, Vector
 from dmlax_conformance.oracle import OPERATORS, exact
 from dmlax_conformance.oracle.calls import answer
 from dmlax_conformance.oracle.clauses import CLAUSES, UNBREAKABLE
+from dmlax_conformance.oracle.fixed_point import FIELD
 from grading import add, near_ties, verify
 from grading.coverage import registry
 from grading.coverage.elements import OF_BYTES, takes_part
@@ -65,7 +66,7 @@ def test_a_boundary_case_is_that_of_a_valid_call(suite: list[Vector]) -> None:
 
 @pytest.mark.parametrize("name", [n for n in OPERATORS if registry.FAMILIES[n][1] == OF_BYTES])
 def test_quotients_round_to_what_is_expected(name: str, suite: list[Vector]) -> None:
-    calls = calls_of(name, suite)
+    calls = [v for v in calls_of(name, suite) if FIELD not in v.attributes]
     assert len(calls) > 20
     for view in map(registry.FAMILIES[name][0], calls[::6]):
         rows = list(view.rows)

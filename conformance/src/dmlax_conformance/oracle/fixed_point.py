@@ -40,7 +40,7 @@ def exponent_of(real: Fraction) -> int:
 
 def half_up(x: int, count: int) -> int:
     """Return x / 2**count, halves up."""
-    return (x + (1 << count >> 1)) >> count
+    return (x + (1 << count >> 1)) >> count if count > 0 else x << -count
 
 
 def half_away(x: int, count: int) -> int:
