@@ -57,7 +57,15 @@ def check(adapter, chosen, variant):
         if result.verdict not in ("exact", "unsupported")
     } == {}
     declined = [result.vector for result in results if result.verdict == "unsupported"]
-    assert all(wide(vector, variant) or is_not_computed(vector) for vector in declined)
+    has_modes = (
+        adapter.implementation != "native_cpu"
+    )  # sums of two tensors by multipliers are XLA's
+    assert all(
+        wide(vector, variant)
+        or is_not_computed(vector)
+        or ("Requantization" in vector.attributes and not has_modes)
+        for vector in declined
+    )
     return len(results) - len(declined)
 
 

@@ -49,12 +49,18 @@ def sample(functional: list[Vector]) -> list[Vector]:
 @pytest.fixture(scope="module")
 def judged(suite: list[Vector]) -> Callable[[str], list[Result]]:
     """Return a function that runs an adapter, once; one that compiles gets a sample."""
-    functional = [vector for vector in suite if vector.desc is None]
+    # ONNX Runtime may end its process in a refused call of this operator.
+    unsafe = "matrix_multiply_integer_to_float"
+    functional = [
+        vector
+        for vector in suite
+        if vector.desc is None and (vector.is_valid or vector.operator != unsafe)
+    ]
 
     @cache
     def results(name: str) -> list[Result]:
         adapter = started(name)
-        chosen = functional[::32] if name in QUICK else sample(functional)
+        chosen = functional[4::32] if name in QUICK else sample(functional)
         return list(runner.run(adapter, chosen, adapter.variants))
 
     return results
