@@ -165,10 +165,15 @@ _FACTORS = Order(_product, 1.0)
 NAME, IN_ROWS_NAME = "_on_device", "_in_rows_on_device"  # programs' names of sums
 
 
-def program(add: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A sum's program; `exact.py` keeps its terms and partial sums apart."""
+def of_terms(x: Array, term: Callable[[Array, Any], Array], count: int) -> Array:
+    """The sum of `term(x, i)` in turn, in a program whose partial sums `exact.py` keeps apart."""
+
+    def add(x: Array) -> Any:
+        return fold(functools.partial(term, x), 0, count)
+
     add.__name__ = NAME
-    return jax.jit(add)
+    total: Array = ieee.guard(jax.jit(add)(x))
+    return total
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))

@@ -1,7 +1,7 @@
 """Normalizations by statistics of the input, each of which has one order (`_core/sums.py`)."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -102,11 +102,8 @@ def local_response_normalization(
         [(0, 0, 0), ((size - 1) // 2, size // 2, 0), *[(0, 0, 0)] * (x.ndim - 2)],
     )
 
-    def add(padded: Array) -> Array:
-        total: Array = sums.fold(
-            lambda i: lax.dynamic_slice_in_dim(padded, i, x.shape[1], 1), 0, size
-        )
-        return total
+    def term(padded: Array, i: Any) -> Array:
+        return lax.dynamic_slice_in_dim(padded, i, x.shape[1], 1)
 
-    total = ieee.guard(sums.program(add)(padded))
+    total = sums.of_terms(padded, term, size)
     return x * (bias + alpha / size * total) ** -beta

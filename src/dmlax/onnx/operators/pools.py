@@ -221,17 +221,13 @@ def _add_windows(x: Array, options: Mapping[str, Any]) -> Array:
     padded = lax.pad(ieee.guard(x), zero, [(0, 0, 0)] * 2 + [(*pad, 0) for pad in pads])
     spans = [(n - 1) * step + 1 for n, step in zip(output[2:], strides, strict=True)]
 
-    def add(padded: Array) -> Array:
-        def term(i: Any) -> Array:
-            places = (np if isinstance(i, int) else jnp).unravel_index(i, size)
-            starts = [place * step for place, step in zip(places, dilations, strict=True)]
-            window = lax.dynamic_slice(padded, [0, 0, *starts], [*x.shape[:2], *spans])
-            return window[(..., *(slice(None, None, step) for step in strides))]
+    def term(padded: Array, i: Any) -> Array:
+        places = (np if isinstance(i, int) else jnp).unravel_index(i, size)
+        starts = [place * step for place, step in zip(places, dilations, strict=True)]
+        window = lax.dynamic_slice(padded, [0, 0, *starts], [*x.shape[:2], *spans])
+        return window[(..., *(slice(None, None, step) for step in strides))]
 
-        total: Array = sums.fold(term, 0, math.prod(size))
-        return total
-
-    return ieee.guard(sums.program(add)(padded))
+    return sums.of_terms(padded, term, math.prod(size))
 
 
 @operator("GlobalAveragePool", 1, 22)
