@@ -80,8 +80,12 @@ class CompiledModel:
         return self._program(inputs)
 
     @functools.cached_property
+    def _has_kernels(self) -> bool:
+        return has_kernels()
+
+    @functools.cached_property
     def _takes_options(self) -> bool:
-        return has_kernels() or jax.default_backend() == "gpu"
+        return self._has_kernels or jax.default_backend() == "gpu"
 
     def _call_apart(self, inputs: Inputs, leaves: Sequence[Any]) -> Arrays:
         """Has threads compile any kernels of a new program; JAX keeps what is lowered.
@@ -89,8 +93,10 @@ class CompiledModel:
         JAX takes the options of the compiler outside of other programs only.
         """
         program = self._for_few if sum(x.nbytes for x in leaves) <= _FEW else self._for_many
+        if not self._has_kernels:
+            return program(inputs)
         key = tuple((x.shape, x.dtype) for x in leaves)
-        if key in self._has_kernels_for or not has_kernels():
+        if key in self._has_kernels_for:
             return program(inputs)
         self._has_kernels_for.add(key)
         with compiling_kernels(lambda: program.function.lower(program.arguments, inputs)):
