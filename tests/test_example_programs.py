@@ -1,6 +1,5 @@
 """The programs beside the pages, run as a reader would run them."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -11,10 +10,11 @@ import pytest
 
 import dmlax.onnx
 from support import assert_same
+from tools import examples
 
 pytestmark = pytest.mark.usefixtures("readers_jax")
 PAGE = Path(__file__).parent.parent / "docs/onnx.md"
-EXAMPLES = PAGE.parent / "examples"
+
 CPU = Path("/proc/cpuinfo")
 HAS_VNNI = CPU.exists() and "vnni" in CPU.read_text()  # elsewhere ONNX Runtime saturates sums
 
@@ -22,7 +22,7 @@ HAS_VNNI = CPU.exists() and "vnni" in CPU.read_text()  # elsewhere ONNX Runtime 
 @pytest.fixture(autouse=True)
 def beside_each_other(monkeypatch):
     """An example imports what lies beside it."""
-    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.syspath_prepend(examples.EXAMPLES)
 
 
 @pytest.fixture(autouse=True)
@@ -34,15 +34,7 @@ def random_bits_of_xla():
 
 def example(name):
     """An example's `main`."""
-    return module_of(name).main
-
-
-def module_of(name):
-    """An example as a module."""
-    specification = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return examples.load(name).main
 
 
 def test_digits_in_8_bits_are_read_as_well_as_in_float(tmp_path):
@@ -115,7 +107,7 @@ def test_the_pages_network_of_pytorch_has_onnxruntimes_scores(tmp_path, monkeypa
     exec(code, {})
     source, target = Path("digits.onnx"), Path("digits-int8.onnx")
     images = np.random.default_rng(1).random((64, 1, 8, 8), np.float32)
-    module_of("migrate_onnx").quantize(source, target, images)
+    examples.load("migrate_onnx").quantize(source, target, images)
     session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
     (scores,) = session.run(["scores"], {"images": images})
     assert_same(dmlax.onnx.load(target)(images)["scores"], scores)

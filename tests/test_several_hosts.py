@@ -1,6 +1,5 @@
 """The example of several hosts: two processes of two CPU devices each, against one device."""
 
-import importlib.util
 import os
 import pickle
 import re
@@ -14,6 +13,7 @@ import pytest
 
 import dmlax
 from support import assert_same, coordinates, padded_rows
+from tools import examples
 
 EXAMPLE = Path(__file__).parent.parent / "docs/examples/several_hosts.py"
 HOST = """
@@ -50,11 +50,7 @@ def records(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def example():
-    specification = importlib.util.spec_from_file_location("several_hosts", EXAMPLE)
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[specification.name] = module  # its dataclass looks the module up
-    specification.loader.exec_module(module)
-    return module
+    return examples.load("several_hosts")
 
 
 def test_a_batch_over_two_hosts_has_the_bits_of_one_device(records, example):

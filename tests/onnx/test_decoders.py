@@ -1,6 +1,5 @@
 """`tools/decoders.py` on small files with random weights."""
 
-import importlib.util
 from pathlib import Path
 
 import jax
@@ -9,14 +8,9 @@ import onnx
 import pytest
 
 import dmlax.onnx
-from tools import decoders
+from tools import decoders, examples
 
-EXAMPLE = Path(__file__).parents[2] / "docs/examples/tiny_decoder.py"
-specification = importlib.util.spec_from_file_location("tiny_decoder", EXAMPLE)
-assert specification is not None
-assert specification.loader is not None
-tiny_decoder = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(tiny_decoder)
+tiny_decoder = examples.load("tiny_decoder")
 SIZES = tiny_decoder.Sizes(layers=1)
 PROMPTS = [np.array([[5, 80, 3]])]
 

@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,13 +18,9 @@ import dmlax.onnx
 from dmlax.onnx import check, decoding, peer
 from support import NATIVE, onnx_files
 from support.onnx_files import File
+from tools import examples
 
-EXAMPLE = Path(__file__).parents[2] / "docs/examples/tiny_decoder.py"
-specification = importlib.util.spec_from_file_location("tiny_decoder", EXAMPLE)
-assert specification is not None
-assert specification.loader is not None
-tiny_decoder = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(tiny_decoder)
+tiny_decoder = examples.load("tiny_decoder")
 SIZES = tiny_decoder.Sizes()
 FORMS = {
     "float": {},

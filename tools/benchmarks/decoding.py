@@ -5,11 +5,9 @@ of 4,096 places, which a call updates in place. Every call begins at the same le
 """
 
 import dataclasses
-import importlib.util
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +16,7 @@ import onnxruntime
 
 import dmlax.onnx
 from dmlax.onnx import peer
+from tools import examples
 from tools.benchmarks import timing
 from tools.benchmarks.report import ONLY, REPEATS, Report, option
 
@@ -28,7 +27,6 @@ OPTIONS = (
     option("--width", type=int, default=2048, help="of a row, a multiple of 128 (default 2048)"),
     option("--cpu-time", action="store_true", help="time of all threads, for a loaded machine"),
 )
-_EXAMPLE = Path(__file__).parents[2] / "docs/examples/tiny_decoder.py"
 _FORMS: dict[str, dict[str, int]] = {
     "4 bits, level 4": {"bits": 4},
     "8 bits, level 4": {"bits": 8},
@@ -44,7 +42,7 @@ _CALLS = (  # the name, the tokens before the call, and its rows
 
 def run(only: str, repeats: int, threads: int, width: int, cpu_time: bool) -> Iterator[Report]:
     """Compare the best tokens, then time both libraries in turn."""
-    example = _load_example()
+    example = examples.load("tiny_decoder")
     sizes = example.Sizes(
         vocabulary=width * 125 // 8, width=width, layers=4, heads=width // _HEAD,
         groups=max(width // _HEAD // 4, 1), head=_HEAD, inner=width * 11 // 4, positions=_CAPACITY,
@@ -66,16 +64,6 @@ def run(only: str, repeats: int, threads: int, width: int, cpu_time: bool) -> It
             row = {"file": form, "call": name, **pair.columns("ms"), "token equal": is_equal}
             report.rows.append(row)
     yield report
-
-
-def _load_example() -> Any:
-    """The module of the example that writes the file."""
-    specification = importlib.util.spec_from_file_location("tiny_decoder", _EXAMPLE)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 def _ours(model: dmlax.onnx.Model, ids: np.ndarray, length: int) -> Any:
