@@ -34,7 +34,7 @@ def _process() -> concurrent.futures.Executor:
 
 
 def _caught(function: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
-    """What a function returns, or its error as text: not every exception can be pickled."""
+    """Calls a function; returns its result, or its error as text: not every one can be pickled."""
     try:
         return function(*arguments), ""
     except Exception as error:

@@ -56,14 +56,14 @@ CAPABILITIES = {
         Capability((12, 0), 100 * 1024, 1536, 24),  # RTX 50
     )
 }
-_FIRST, *_OTHERS = CAPABILITIES
-KNOWN = f"{', '.join([_FIRST, *_OTHERS[:-1]])} or {_OTHERS[-1]}"
+*_MOST, _LAST = CAPABILITIES
+KNOWN = f"{', '.join(_MOST)} or {_LAST}"
 
 
 def why_not(platform: str) -> str | None:
     """The sentence that says why no kernel runs on the platform, or None."""
     if platform != "cuda":
-        return f"it is for NVIDIA GPUs of compute capability {_FIRST} or newer"
+        return f"it is for NVIDIA GPUs of compute capability {_MOST[0]} or newer"
     if jax.__version_info__[:2] < _JAX:
         return f"it needs JAX 0.11 or newer, and this is {jax.__version__}"
     if importlib.util.find_spec("absl") is None:

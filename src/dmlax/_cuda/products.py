@@ -51,7 +51,7 @@ def products_of(block: Block) -> Products:
 
 
 class _Places:
-    """Where a stage's matrices lie."""
+    """The places of a stage's matrices in shared memory."""
 
     def __init__(self, block: Block) -> None:
         self.block, self.tile, self.problem = block, block.tile, block.problem

@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _as_options(message: str) -> list[str]:
-    """What stands here for arguments of `load` that a message names."""
+    """The command's options for the arguments of `load` that a message names."""
     named = [f"{option} for {name}=" for name, option in _OPTIONS.items() if f"{name}=" in message]
     return [f"  here: {', '.join(named)}"] if named else []
 

@@ -53,7 +53,7 @@ Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Assembled(NamedTuple):
-    """What ptxas says of a kernel for a capability."""
+    """The registers of a thread and the bytes spilled, as ptxas reports them."""
 
     registers: int
     spilled: int

@@ -60,7 +60,7 @@ class Kernel(NamedTuple):
 
 
 def said(function):
-    """What a function prints, also from C++."""
+    """Calls a function, and returns what it and its C++ code print."""
     with tempfile.TemporaryFile() as file:
         sys.stdout.flush()
         kept = os.dup(1)
