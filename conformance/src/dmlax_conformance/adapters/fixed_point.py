@@ -35,7 +35,8 @@ def scaled(x: Any, real: Any, mode: str) -> Any:
 def multiplied(x: Any, value: Any, exponent: Any, mode: str) -> Any:
     """Return integers times multipliers."""
     if mode == "fixed_point_single":
-        return half_up(x * value, 31 - exponent)
+        # A product that is shifted to the left lies beyond every byte as it is.
+        return half_up(x * value, np.maximum(31 - exponent, 0))
     second = {"fixed_point_double": half_away, "fixed_point_half_up": half_up}.get(mode)
     if second is None:
         raise ValueError(f"no requantization {mode}")
