@@ -62,11 +62,18 @@ Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Modules and collected tests are no garbage, which each full collection would look for."""
+    """Modules and collected tests are no garbage, which each full collection would look for.
+
+    What their import sets in the environment would change other tests. (Mosaic sets XLA's flags.)
+    """
     gc.disable()
+    before = dict(os.environ)
     yield
     gc.freeze()
     gc.enable()
+    names = {name for name, _ in before.items() ^ os.environ.items()}
+    if changed := sorted(name for name in names if name.startswith(("DMLAX_", "JAX_"))):
+        raise pytest.UsageError(f"importing the tests changes the environment: {changed}")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
