@@ -86,7 +86,10 @@ class Bytes(Floats):
 
     def quantized(self, real):
         scale = next(self.scales)
-        return dmlax.element_wise_quantize_linear(real, *scale), scale
+        return self.to_bytes(real, scale), scale
+
+    def to_bytes(self, real, scale):
+        return dmlax.element_wise_quantize_linear(real, *scale, **self.options)
 
     def weights(self, name, x, rank):
         p = self.params[name]
@@ -126,7 +129,7 @@ class Bytes(Floats):
 
     def looked_up(self, function, x, output):
         every = dmlax.element_wise_dequantize_linear(EVERY[x[0].dtype.char], *x[1])
-        table = dmlax.element_wise_quantize_linear(function(every), *output)
+        table = self.to_bytes(function(every), output)
         return dmlax.quantized_lookup(x[0], table), output
 
     def binary(self, operator, a, b):
@@ -143,7 +146,7 @@ class Bytes(Floats):
         output = next(self.scales)
         row = jnp.broadcast_to(self.params[name]["kernel"], (*parts[0][0].shape[:-1], 1))
         bytes_of = [self.looked_up(lambda x: x, part, output)[0] for part in parts]
-        row = dmlax.element_wise_quantize_linear(row, *output)
+        row = self.to_bytes(row, output)
         return jnp.concatenate([*bytes_of, row], -1), output
 
     def attention(self, q, k, v):

@@ -1,5 +1,7 @@
 """Quantized functions as ONNX files: ONNX Runtime and dmlax.onnx give their bits."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,8 @@ import pytest
 import dmlax
 import dmlax.onnx
 from dmlax.quantization import Rule, quantize
+from dmlax.quantization.quantize import _Values as Values
+from support import flax_networks
 from tests.quantization.test_quantize import Network
 
 
@@ -63,6 +67,86 @@ def test_behind_a_float_island_each_difference_is_a_rounding_that_flips():
         assert near[steps != 0].all()
         rows = (np.asarray(theirs[1]) != np.asarray(products)).any(1)
         assert not rows[(steps == 0).all(1)].any()
+
+
+def test_quotients_near_a_tie_have_the_bytes_of_the_arithmetic():
+    draw = np.random.default_rng(3)
+    params = jnp.float32(np.eye(4))
+    x = jnp.float32(draw.uniform(-1, 1, size=(120, 4)))
+    rounds = {"arithmetic": "float32"}
+    quantized = quantize(
+        lambda w, x: jax.nn.relu(x) @ w, params, [x], rules=[Rule(bits=7)], **rounds
+    )
+    scale, zero_point = quantized.scales[min(quantized.scales)]
+    ties = np.float32(np.arange(-60, 60) + 0.5) * np.float32(scale)
+    beside = [ties, np.nextafter(ties, -9, dtype="f"), np.nextafter(ties, 9, dtype="f"), ties]
+    x = jnp.stack(beside, 1)
+    given = jax.nn.relu(x), scale, zero_point
+    exact, bytes_of = (dmlax.element_wise_quantize_linear(*given, **o) for o in ({}, rounds))
+    assert (exact != bytes_of).sum() > 9
+    real = dmlax.element_wise_dequantize_linear(bytes_of, scale, zero_point)
+    expected = np.asarray(quantized(real))
+    assert np.array_equal(quantized(x), expected)
+    assert np.array_equal(quantized.training()(params, x), expected)
+    file = dmlax.onnx.from_jax(quantized, x, input_names=["x"])
+    session = onnxruntime.InferenceSession(file.SerializeToString())
+    assert np.array_equal(session.run(None, {"x": np.asarray(x)})[0], expected)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what Flax uses
+def test_each_difference_of_a_transformer_is_a_rounding_that_flips():
+    """From ONNX Runtime's values every step gives its bytes, or floats with other last bits."""
+    function, params = flax_networks.vit(2, 32, 2, 8, 32, 10)
+    x = jnp.float32(np.random.default_rng(0).normal(size=(64, 32, 32, 3)))
+    rules = [Rule(per_channel=True, dtype="uint8", bits=7)]
+    quantized = quantize(function, params, [x], rules=rules, arithmetic="float32")
+    plan, program = quantized.plan, quantized.plan.program
+    fused = [step.fused for step in plan.steps if step.fused]
+    steps = [step for step in plan.steps if step not in fused]
+    floats = {step.result for step in steps if not step.is_integer}
+    shown = floats | {*plan.roots} - {step.result for step in fused}
+
+    def values_of(values, numbers):
+        """The floats of values, and those that their bytes stand for."""
+        found = {f"float{n}": values.real(n) for n in numbers if n in floats}
+        bytes_of = {n: values.integers(n) for n in numbers if n in plan.roots}
+        return found | {
+            f"byte{n}": values.dequantize(y, values.scale(n)) for n, y in bytes_of.items()
+        }
+
+    def whole(x):
+        values = Values(quantized, [x])
+        return values_of(values, shown) | {"scores": values.outputs()}
+
+    @jax.jit
+    def alone(theirs):
+        """Each step of ONNX Runtime's values."""
+        found = {}
+        for step in steps:
+            reads = {*step.reads, *(step.fused.reads if step.fused else ())} - {
+                *quantized.constants
+            }
+            names = [
+                f"float{n}" if n in floats and not step.is_integer else f"byte{n}" for n in reads
+            ]
+            leaves = [theirs.get(name, x) for name in names]
+            part = replace(plan, steps=[step], program=replace(program, inputs=[*reads]))
+            values = Values(replace(quantized, plan=part), leaves)
+            found |= values_of(values, [step.result])
+        return found
+
+    def run(function):
+        file = dmlax.onnx.from_jax(function, x, input_names=["x"])
+        session = onnxruntime.InferenceSession(file.SerializeToString())
+        return session.run(None, {"x": np.asarray(x)})
+
+    theirs = dict(zip(sorted(jax.eval_shape(whole, x)), run(whole), strict=True))
+    assert np.array_equal(theirs["scores"], run(quantized)[0])
+    for name, ours in alone({name: jnp.asarray(y) for name, y in theirs.items()}).items():
+        if name.startswith("byte"):
+            assert np.array_equal(ours, theirs[name]), name
+        else:
+            np.testing.assert_allclose(ours, theirs[name], 1e-5, 1e-6, err_msg=name)
 
 
 def test_explain_says_what_runs_where():

@@ -90,7 +90,7 @@ class Network:
         """The same network of dmlax's operators."""
         rounds = {"arithmetic": self.arithmetic}
         scale = of["input"]
-        x = dmlax.element_wise_quantize_linear(x, *scale)
+        x = dmlax.element_wise_quantize_linear(x, *scale, **rounds)
         for kind, name, _ in self.layers:
             output = of.get(name)  # None of a move
             if kind in ("convolution", "residual", "norm", "product"):
@@ -151,7 +151,7 @@ class Network:
                 ).reshape(2, -1)
             elif kind == "tanh":
                 real = jnp.tanh(dmlax.element_wise_dequantize_linear(x, *scale))
-                x = dmlax.element_wise_quantize_linear(real, *output)
+                x = dmlax.element_wise_quantize_linear(real, *output, **rounds)
             else:
                 x = x.transpose(0, 2, 1, 3) if kind == "transpose" else x.reshape(2, -1)
                 output = scale

@@ -224,7 +224,7 @@ class _Values:
         return values.unpack() if isinstance(values, PackedWeights) else values, bias, weights
 
     def quantize(self, real: Array, scale: Quantization) -> Array:
-        return element_wise_quantize_linear(real, *scale)
+        return element_wise_quantize_linear(real, *scale, arithmetic=self.plan.arithmetic)
 
     def dequantize(self, integers: Array, scale: Quantization) -> Array:
         return element_wise_dequantize_linear(integers, *scale)
@@ -244,7 +244,7 @@ class _Values:
         """A value in another scale."""
         if number in self.reals:
             return self.quantize(self.reals[number].astype(jnp.float32), scale)
-        table = _table(self.scale(number), scale, lambda x: x)
+        table = _table(self.plan, self.scale(number), scale, lambda x: x)
         return quantized_lookup(self.integers(number), table)
 
     def moved(self, equation: Equation, x: Array, scale: Quantization) -> Array:
@@ -364,7 +364,7 @@ class _Trained(_Values):
         return _rounded(weights, integers, rule.bits), bias, integers
 
     def quantize(self, real: Array, scale: Quantization) -> Array:
-        return training.fake_quantize(real, *scale)
+        return training.fake_quantize(real, *scale, arithmetic=self.plan.arithmetic)
 
     def dequantize(self, integers: Array, scale: Quantization) -> Array:
         return integers
@@ -379,8 +379,8 @@ class _Trained(_Values):
     def lookup(self, step: Step, x: Array) -> Array:
         source, output = self.scale(step.operands[0]), self.scale(step.result)
         real = _chain(self.plan.program, step, self.reals, x)
-        table = _table_of(self.plan.program, step, self.reals, source, output)
-        values = quantized_lookup(element_wise_quantize_linear(x, *source), table)
+        table = _table_of(self.plan, step, self.reals, source, output)
+        values = quantized_lookup(super().quantize(x, source), table)
         limits = rounding.limits_of(values.dtype)
         return rounding.dequantize(limits, real, values, *output, jnp.isnan(real))
 
@@ -449,21 +449,23 @@ def _chain(program: Program, step: Step, constants: Mapping[int, Any], x: Array)
     return jnp.asarray(values[step.result], jnp.float32)
 
 
-def _table(source: Quantization, output: Quantization, function: Callable[[Array], Array]) -> Array:
+def _table(
+    plan: _Plan, source: Quantization, output: Quantization, function: Callable[[Array], Array]
+) -> Array:
     """The table of a function of bytes of one scale to bytes of another."""
     every = np.arange(256, dtype=np.uint8).view(source.zero_point.dtype)
     reals = function(element_wise_dequantize_linear(np.sort(every), *source))
-    return element_wise_quantize_linear(reals, *output)
+    return element_wise_quantize_linear(reals, *output, arithmetic=plan.arithmetic)
 
 
 def _table_of(
-    program: Program,
+    plan: _Plan,
     step: Step,
     constants: Mapping[int, Any],
     source: Quantization,
     output: Quantization,
 ) -> Array:
-    return _table(source, output, functools.partial(_chain, program, step, constants))
+    return _table(plan, source, output, functools.partial(_chain, plan.program, step, constants))
 
 
 def _folded(
@@ -748,7 +750,7 @@ def _tables(
     """The tables of the lookups."""
     return {
         step.result: _table_of(
-            plan.program,
+            plan,
             step,
             constants,
             *(scales[plan.roots[x]] for x in (*step.operands, step.result)),
