@@ -591,3 +591,29 @@ def test_params_of_another_tree_or_shape_are_an_error():
     params["last"]["kernel"] = params["last"]["kernel"][:3]
     with pytest.raises(dmlax.SpecError, match=r"float32\[3,6\] at 'last/kernel', expected"):
         quantized.training()(params, X)
+
+
+def unread(params, x):
+    """A result that nothing reads keeps no bias out of its layer."""
+    y = x @ params["kernel"]
+    y.mT, jnp.sin(y)
+    return y + params["bias"]
+
+
+def narrow(params, x):
+    """A conversion within a function of one value."""
+    y = x.astype(jnp.bfloat16) @ params["kernel"].astype(jnp.bfloat16)
+    y = y + params["bias"].astype(jnp.bfloat16)
+    return jax.nn.gelu(y.astype(jnp.float32)).astype(jnp.bfloat16) @ jnp.eye(4, dtype=jnp.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"), [(unread, ["product"]), (narrow, ["product", "lookup", "product"])]
+)
+def test_values_that_nothing_reads_are_no_steps(function, kinds):
+    draw = np.random.default_rng(0)
+    params = {"kernel": jnp.float32(draw.normal(size=(4, 4))), "bias": jnp.ones(4)}
+    x = jnp.float32(draw.normal(size=(8, 4)))
+    quantized = quantize(function, params, [x])
+    assert [line.operator for line in quantized.report.lines] == kinds
+    assert np.allclose(quantized(x), jnp.float32(function(params, x)), atol=0.2)

@@ -33,6 +33,7 @@ class Integers:
         self.steps = [*_live(self.steps, self.program.outputs)]
         alive = {x for each in self.steps for x in (*each.operands, each.result)}
         self.rules = {x: rule for x, rule in self.rules.items() if x in alive}
+        self.roots = {x: root for x, root in self.roots.items() if x in alive}
         self._fuse()
 
     def _fuse(self) -> None:

@@ -1,7 +1,7 @@
 """A function as equations on numbered values, with those of constants computed."""
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -160,6 +160,15 @@ def run(equation: Equation, operands: Sequence[Any]) -> Sequence[Any]:
     )
 
 
+def _needed(equations: Sequence[Equation], outputs: Sequence[int]) -> Iterator[Equation]:
+    """The equations that have effects alone or results that are read, from the last."""
+    read = {*outputs}
+    for equation in reversed(equations):
+        if not equation.results or read.intersection(equation.results):
+            read.update(equation.operands)
+            yield equation
+
+
 def path_of(keys: Any) -> str:
     """The keys of a leaf of a tree, joined by "/"."""
     return jax.tree_util.keystr(keys, simple=True, separator="/")
@@ -180,4 +189,5 @@ def trace(
     program.parameters = numbers
     program.inputs = [program.new(jax.typeof(x)) for x in jax.tree.leaves(list(inputs))]
     program.outputs = program.inline(traced, [*numbers, *program.inputs])
+    program.equations = [*_needed(program.equations, program.outputs)][::-1]
     return program, jax.tree.structure(result), paths
