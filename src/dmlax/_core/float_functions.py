@@ -1,17 +1,21 @@
 """Functions of float32 as fixed sequences of IEEE operations and of integer operations.
 
 `apply` flushes operands and puts the one NaN where an operand is NaN: what the others compute of a
-NaN does not matter. Coefficients are minimax fits, rounded to float32.
+NaN does not matter. Coefficients are minimax fits, rounded to float32. A CPU has kernels of these
+sequences, `_fused/exact_floats`.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import float_bits, ieee
+from dmlax._core import choice, float_bits, ieee
 from dmlax._core.float_pairs import (
     FRACTION,
     INFINITY,
@@ -90,8 +94,38 @@ def _put_sign(of: Array, x: Array) -> Array:
     return floats((bits(of) & SIGN) | bits(x))
 
 
+class Kernel(NamedTuple):
+    """A platform's functions.
+
+    Attributes:
+      run: as `apply`, of a function that is taken.
+      takes: says if it runs a function on such operands.
+    """
+
+    run: Callable[[Callable[..., Array], Array], Array]
+    takes: Callable[..., bool]
+
+
+kernels: dict[str, Kernel] = {}
+"""Kernels by platform, which the packages of kernels add."""
+
+
 def apply(function: Callable[..., Array], *operands: Array) -> Array:
     """A function of this file, or of `ieee.py`, of any float32."""
+    alone = tuple(
+        (platform, functools.partial(each.run, function))
+        for platform, each in kernels.items()
+        if each.takes(function, *operands)
+    )
+    if not alone:
+        return _apply(function, *operands)
+    (x,) = operands
+    functions = choice.Alternatives(functools.partial(_apply, function), alone)
+    result: Array = choice.choose(functions, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+    return result
+
+
+def _apply(function: Callable[..., Array], *operands: Array) -> Array:
     value = finish(function(*map(flush, operands)))
     if len(operands) == 1:  # `ieee.py` and `pow` see to it themselves
         return jnp.where(operands[0] != operands[0], np.float32(np.nan), value)

@@ -2,7 +2,7 @@
 
 It is the order *in rows* of `sums.py`, of rounded products. Nothing fuses a product and a sum, so
 every backend has these bits. A loop over blocks of the summed axis holds few partial sums at once.
-A CPU has a kernel, `_fused/ordered_product`.
+A CPU has kernels, `_fused/exact_floats`.
 """
 
 import functools
@@ -107,12 +107,25 @@ def total(x: Array, axes: tuple[int, ...]) -> Array:
 
     Terms and partial sums up to 2**-126 are 0.
     """
-    others = [axis for axis in range(x.ndim) if axis not in axes]
-    depth, columns = (math.prod(x.shape[axis] for axis in of) for of in (sorted(axes), others))
-    rows = x.transpose(*sorted(axes), *others).reshape((depth, columns))
-    summed = _in_blocks(_blocks(ieee.apart(rows), _settled), depth, columns, x)
+    first, last = (min(axes), max(axes) + 1) if axes else (x.ndim, x.ndim)
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
-    return finish(_positive(summed)).reshape(kept)
+    if last - first != len(axes):
+        others = [axis for axis in range(x.ndim) if axis not in axes]
+        x, first, last = x.transpose(*sorted(axes), *others), 0, len(axes)
+    sizes = x.shape[:first], x.shape[first:last], x.shape[last:]
+    x = x.reshape(tuple(map(math.prod, sizes)))
+    alone = tuple((name, each.total) for name, each in kernels.items() if each.takes(x))
+    output = jax.ShapeDtypeStruct((x.shape[0], x.shape[2]), x.dtype)
+    summed: Array = choice.choose(choice.Alternatives(total_by_columns, alone), output, x)
+    return summed.reshape(kept)
+
+
+def total_by_columns(x: Array) -> Array:
+    """The sums along the middle axis of [B, K, N] float32: [B, N], in plain XLA."""
+    columns = x.shape[0] * x.shape[2]
+    rows = x.swapaxes(0, 1).reshape((x.shape[1], columns))
+    summed = _in_blocks(_blocks(ieee.apart(rows), _settled), x.shape[1], columns, x)
+    return finish(_positive(summed)).reshape((x.shape[0], x.shape[2]))
 
 
 def _map(function: Callable[[Any], Array], operands: Any, sums_of_each: int) -> Array:
@@ -126,15 +139,17 @@ def _map(function: Callable[[Any], Array], operands: Any, sums_of_each: int) -> 
 
 
 class Kernel(NamedTuple):
-    """A platform's function that multiplies matrices in this order.
+    """A platform's functions that multiply and sum in this order.
 
     Attributes:
       run: as `multiply_matrices`, of a pair.
-      takes: says if it runs on a pair of these shapes.
+      total: as `total_by_columns`.
+      takes: says if they run on arrays of these shapes.
     """
 
     run: Callable[[tuple[Array, Array]], Array]
-    takes: Callable[[Array, Array], bool]
+    total: Callable[[Array], Array]
+    takes: Callable[..., bool]
 
 
 kernels: dict[str, Kernel] = {}

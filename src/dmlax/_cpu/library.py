@@ -37,6 +37,8 @@ TARGETS = (
     "dmlax_cache_attention_v1",
     "dmlax_float_convolution_v1",
     "dmlax_ordered_product_v1",
+    "dmlax_ordered_sum_v1",
+    "dmlax_exact_function_v1",
 )
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason

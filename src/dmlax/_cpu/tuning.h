@@ -77,6 +77,7 @@ struct Sharing {
 
 constexpr Sharing kBytes = {1 << 17, 1 << 14};       // element-wise operators; no figure
 constexpr Sharing kFloatRows = {1 << 15, 1 << 13};   // normalization, softmax; no figure
+constexpr Sharing kFunctions = {1 << 12, 1 << 11};   // fixed sequences of float32; no figure
 constexpr Sharing kEpilogue = {1 << 14, 1 << 12};    // products in doubles; no figure
 constexpr Sharing kPooling = {1 << 17, 1 << 15};     // bytes to read; no figure
 constexpr Sharing kBlockBytes = {1 << 17, 1 << 15};  // bytes of 4-bit blocks; no figure

@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlax._core import compat
 from dmlax._core.requantize import Arithmetic
-from dmlax._fused.ordered_product.call import exact_function
+from dmlax._fused.exact_floats.call import exact_function
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from dmlax._core import ordered_products
-from dmlax._fused.ordered_product import call
+from dmlax._fused.exact_floats import call
 
 assert "cpu" in ordered_products.kernels, call  # the import brings the kernels
 TARGET = "dmlax_ordered_product"

@@ -167,6 +167,10 @@ CALLS = {
     "dmlax_ordered_product_v1": HandlerCall(
         (((2, 3, 70), "float32"), ((2, 70, 5), "float32")), (((2, 3, 5), "float32"),), {}
     ),
+    "dmlax_ordered_sum_v1": HandlerCall((((2, 70, 5), "float32"),), (((2, 5), "float32"),), {}),
+    "dmlax_exact_function_v1": HandlerCall(
+        (((2, 70), "float32"),), (((2, 70), "float32"),), {"function": np.int64(8)}
+    ),
 }
 
 

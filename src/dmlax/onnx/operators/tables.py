@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 from dmlax._core import compat
 from dmlax._core.rational import LOGISTIC
 from dmlax._core.requantize import Arithmetic
-from dmlax._fused.ordered_product.call import exact_function
+from dmlax._fused.exact_floats.call import exact_function
 from dmlax._fused.softmax.call import SOFTMAX
 from dmlax._fused.softmax.plan import Softmax, SoftmaxPlan
 from dmlax.errors import UnsupportedError

@@ -1,6 +1,6 @@
-// Kernels of ordered float32 products, compiled once for each SIMD header. A vector has the sums of
+// Kernels of ordered float32 products and sums, compiled once for each SIMD header. A vector has the sums of
 // neighbouring columns, so all lanes of the order run one after another and no vector is folded.
-#include "dmlax/_fused/ordered_product/cpu/ordered_product_kernels.h"
+#include "dmlax/_fused/exact_floats/cpu/ordered_product_kernels.h"
 
 #include <algorithm>
 #include <cstring>
@@ -254,6 +254,49 @@ void multiply_row(const float* x, const OrderedMatrix& matrix, int64_t first, in
   }
 }
 
+float sum_row(const float* x, int64_t depth) {
+  constexpr int kVectors = kOrderedLanes / kLanes;
+  Floats sums[kVectors] = {};
+  for (int64_t i = 0; i < depth; i += kOrderedLanes) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = i + v * kLanes, left = depth - at;
+      if (left <= 0) break;
+      const Floats term = settle<true>(left < kLanes ? load_some(x + at, left) : load(x + at));
+      sums[v] = settle<true>(sums[v] + term);
+    }
+  }
+  float last[2 * kMostLanes] = {};
+  for (int u = 0; u < kUnit; ++u) {
+    const Floats low = settle<true>(sums[u] + sums[u + kUnit]);
+    const Floats high = settle<true>(sums[u + 2 * kUnit] + sums[u + 3 * kUnit]);
+    store(last + u * kLanes, settle<true>(low + high));
+  }
+  for (int half = kMostLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; i += kLanes) {
+      store(last + i, settle<true>(load(last + i) + load(last + i + half)));
+    }
+  }
+  return finish(load(last))[0];
+}
+
+void sum_columns(const float* x, int64_t depth, int64_t step, int64_t count, float* lanes,
+                 float* output) {
+  const int64_t width = (count + kLanes - 1) / kLanes * kLanes;
+  for (int64_t k = 0; k < depth; ++k, x += step) {
+    float* to = lanes + k % kOrderedLanes * width;
+    for (int64_t c = 0; c < count; c += kLanes) {
+      const Floats term =
+          settle<true>(c + kLanes <= count ? load(x + c) : load_some(x + c, count - c));
+      store(to + c, k < kOrderedLanes ? term : settle<true>(load(to + c) + term));
+    }
+  }
+  add_lanes<true>(lanes, width, std::min<int64_t>(depth, kOrderedLanes));
+  for (int64_t c = 0; c < count; c += kLanes) {
+    store_some(output + c, finish(load(lanes + c)), std::min<int64_t>(kLanes, count - c));
+  }
+}
+
 void multiply(const LaneOrder& order, const OrderedRows& rows, const OrderedMatrix& matrix,
               int64_t first, int64_t last, float* panel, float* output) {
   constexpr int64_t kWidth = kTileVectors * kLanes;
@@ -277,6 +320,8 @@ const OrderedProductKernels Table<OrderedProductKernels>::kernels = {
     .panel_columns = kTileVectors * kLanes,
     .pack_rows = pack_rows,
     .multiply = multiply,
-    .multiply_row = multiply_row};
+    .multiply_row = multiply_row,
+    .sum_row = sum_row,
+    .sum_columns = sum_columns};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

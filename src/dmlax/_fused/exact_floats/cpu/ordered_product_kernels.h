@@ -1,4 +1,4 @@
-// Kernels of the float32 products of `_core/ordered_products.py`, for one instruction set.
+// Kernels of the float32 products and sums of `_core/ordered_products.py`, for one instruction set.
 //
 // Element i of the depth belongs to lane i % 64. A lane adds its rounded products in turn, and a
 // tree adds the lanes. Products and sums up to 2**-126 are 0.
@@ -78,6 +78,13 @@ struct OrderedProductKernels {
   // all columns are in `lanes`, while the matrix is read in its order.
   void (*multiply_row)(const float* x, const OrderedMatrix& matrix, int64_t first, int64_t last,
                        float* lanes, float* output);
+
+  // The sum of a row, in the same order.
+  float (*sum_row)(const float* x, int64_t depth);
+
+  // The sums of `count` columns, at most kOrderedColumns; rows are `step` apart.
+  void (*sum_columns)(const float* x, int64_t depth, int64_t step, int64_t count, float* lanes,
+                      float* output);
 };
 
 }  // namespace dmlax

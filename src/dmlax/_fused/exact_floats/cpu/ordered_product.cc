@@ -1,5 +1,5 @@
-// The handler of ordered float32 products: it checks operands, packs rows and shares the panels of
-// columns between threads.
+// The handlers of ordered float32 products and sums: they check operands, pack rows and share the
+// panels of columns between threads.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include "dmlax/_cpu/phases.h"
 #include "dmlax/_cpu/scratch.h"
 #include "dmlax/_cpu/sizes.h"
-#include "dmlax/_fused/ordered_product/cpu/ordered_product_kernels.h"
+#include "dmlax/_fused/exact_floats/cpu/ordered_product_kernels.h"
 
 namespace dmlax {
 namespace {
@@ -142,7 +142,53 @@ Outcome multiply_in_order(const Call<OrderedProductKernels>& call, const Inputs<
   return {};
 }
 
+// The sums along the last axis but one of [.., depth, columns].
+Outcome sum_in_order(const Call<OrderedProductKernels>& call, const Inputs<1>& inputs,
+                     Output output) {
+  const ffi::AnyBuffer& x = inputs[0];
+  const Sizes sizes = x.dimensions(), of_output = output->dimensions();
+  if (!is_float32(x) || !is_float32(*output)) return "an element type is not float32";
+  if (of_output.size() < 1 || sizes.size() != of_output.size() + 1 ||
+      sizes.back() != of_output.back() ||
+      !std::equal(of_output.begin(), of_output.end() - 1, sizes.begin())) {
+    return "a size is wrong";
+  }
+  if (element_count(*output) == 0) return {};
+  if (has_null(inputs) || is_null(*output)) return "a buffer is null";
+  const int64_t columns = sizes.back(), depth = sizes[sizes.size() - 2];
+  const float* from = data_of<const float>(x);
+  float* to = data_of<float>(*output);
+  if (depth == 0) {
+    std::fill_n(to, element_count(*output), 0.0f);
+    return {};
+  }
+  const OrderedProductKernels& kernels = call.kernels;
+  const int64_t width = std::min(columns, kOrderedColumns);
+  const int64_t panels = (columns + width - 1) / width;
+  std::atomic<bool> good{true};
+  const auto sum = [&](int64_t first, int64_t last) {
+    if (columns == 1) {
+      for (int64_t i = first; i < last; ++i) to[i] = kernels.sum_row(from + i * depth, depth);
+      return;
+    }
+    const bool ran = task_scratch.borrow(4 * kOrderedLanes * kOrderedColumns, [&](uint8_t* lanes) {
+      for (int64_t i = first; i < last; ++i) {
+        const int64_t matrix = i / panels, column = i % panels * width;
+        kernels.sum_columns(from + matrix * depth * columns + column, depth, columns,
+                            std::min(width, columns - column), reinterpret_cast<float*>(lanes),
+                            to + matrix * columns + column);
+      }
+    });
+    if (!ran) good = false;
+  };
+  parallel_for_ranges(call.pool, element_count(*output) / columns * panels,
+                      tuning::kFloatRows.of_rows(depth * width), sum);
+  return good ? Outcome() : Outcome::out_of_memory("no memory for its scratch");
+}
+
 }  // namespace
 }  // namespace dmlax
+
+DMLAX_HANDLER(dmlax_ordered_sum, "ordered sum", sum_in_order)
 
 DMLAX_HANDLER(dmlax_ordered_product, "ordered product", multiply_in_order)
