@@ -15,6 +15,7 @@ from dmlax.errors import SpecError, UnsupportedError
 from dmlax.litert.__main__ import main
 from dmlax.litert.flexbuffer import read_map
 from dmlax.onnx import ModelError
+from dmlax.onnx.differences import difference_of
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators.table import why_no_pass
 from tools.fuzz import litert_models
@@ -136,6 +137,41 @@ def test_a_bundle_has_members():
         dmlax.litert.load(file.getvalue())
     with pytest.raises(SpecError, match="and the model is no bundle"):
         dmlax.litert.load(NETWORK, member="one.tflite")
+    outer = io.BytesIO()
+    with zipfile.ZipFile(outer, "w") as bundle:
+        bundle.writestr("inner.task", b"\0\0" + file.getvalue())  # as MediaPipe writes them
+    nested = b"\0\0" + outer.getvalue()
+    assert "scores" in dmlax.litert.load(nested, member="inner.task/one.tflite").outputs
+    with pytest.raises(SpecError, match=r"member is None, expected one of 'inner.task/\.\.\.'"):
+        dmlax.litert.load(nested)
+    listed = r"member is 'inner.task/no', expected one of 'inner.task/one.tflite', 'inner"
+    with pytest.raises(SpecError, match=listed):
+        dmlax.litert.load(nested, member="inner.task/no")
+
+
+def test_a_fused_concatenation_is_refused_as_litert_refuses_it():
+    tensors = {"x": Tensor(np.float32, (1, 2)), "y": Tensor(np.float32, (1, 4))}
+    operator = Op("CONCATENATION", ["x", "x"], ["y"], {"axis": 1, "activation": "RELU"})
+    with pytest.raises(UnsupportedError, match="has a fused RELU: LiteRT's kernels refuse it"):
+        dmlax.litert.load(model(Subgraph(tensors, [operator], ["x"], ["y"])))
+
+
+def test_complex_tensors_are_compared_as_floats():
+    x = np.array([1 + 1j, 2], np.complex64)
+    found = difference_of("x", "RFFT2D", x, x + np.complex64(1e-6j))
+    assert found.different == 2
+    assert 0 < found.relative < 1e-6
+
+
+def test_a_constant_may_have_no_element_and_an_empty_buffer():
+    """The shape of a scalar, as BirdNET's files have it."""
+    tensors = {
+        "x": Tensor(np.float32, (1, 1)),
+        "shape": Tensor(np.int32, (0,), np.zeros(0, np.int32)),
+        "y": Tensor(np.float32, ()),
+    }
+    scalar = model(Subgraph(tensors, [Op("RESHAPE", ["x", "shape"], ["y"])], ["x"], ["y"]))
+    assert np.array_equal(dmlax.litert.load(scalar)(np.ones((1, 1), np.float32))["y"], np.ones(()))
 
 
 def counter(with_branch=False):

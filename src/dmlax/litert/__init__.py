@@ -51,7 +51,8 @@ def load(
       arithmetic: "xnnpack" for the bits of LiteRT's default kernels, "reference" for those of its
         reference kernels, which microcontrollers and NPUs follow, or "exact" for integers that
         are rounded once; default "xnnpack", or what a saved model has.
-      member: the file of a bundle, if it has several.
+      member: the file of a bundle, if it has several; "hand_landmarker.task/hand_detector.tflite"
+        in a bundle there.
       input_shapes: other shapes of inputs, by name.
       outputs: the names of tensors of the file that the model returns, inner ones too; default the
         file's outputs. Nodes and inputs that they do not need are left out before any is checked.
@@ -107,30 +108,37 @@ def read_source(model: Any, member: str | None = None) -> bytes:
             data = file.read()
     else:
         data = bytes(model)
-    if data[4:8] == IDENTIFIER or not archive.is_archive(data):
+    # MediaPipe's bundles have two bytes before the first file.
+    if data[4:8] == IDENTIFIER or not zipfile.is_zipfile(io.BytesIO(data)):
         text = f"is {member!r}, and the model is no bundle"
         RULES.expect(member is None, "option", "member", text)
         return data
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as bundle:
-            return _member(bundle, member, data)
+        return _member(data, member, "")
     except ModelError:
         raise
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
         raise ModelError(f"the bundle is malformed: {error}") from None
 
 
-def _member(bundle: zipfile.ZipFile, member: str | None, data: bytes) -> bytes:
-    names = bundle.namelist()
-    if "graph.json" in names and member is None:
-        return data
-    files = [name for name in names if name.endswith(".tflite")]
-    chosen = files[0] if member is None and len(files) == 1 else member
-    text = f"is {member!r}, expected one of {', '.join(map(repr, files)) or 'no file'}"
-    RULES.expect(chosen in names, "option", "member", text)
-    assert chosen is not None
-    budget.Budget(len(data)).spend_on(chosen, bundle.getinfo(chosen).file_size)
-    return bundle.read(chosen)
+def _member(data: bytes, member: str | None, place: str) -> bytes:
+    """The bytes of a file of a bundle, which may be in a bundle there, `place` with a slash."""
+    with zipfile.ZipFile(io.BytesIO(data)) as bundle:
+        names = bundle.namelist()
+        if "graph.json" in names and member is None:
+            return data
+        files = [name for name in names if name.endswith(".tflite")]
+        inner = [name for name in names if name.endswith(".task")]
+        chosen = files[0] if member is None and len(files) == 1 and not inner else member or ""
+        outer = next((name for name in inner if f"{chosen}/".startswith(f"{name}/")), chosen)
+        listed = ", ".join(repr(place + x) for x in (*files, *(f"{name}/..." for name in inner)))
+        text = f"is {member and place + member!r}, expected one of {listed or 'no file'}"
+        RULES.expect(outer in names, "option", "member", text)
+        budget.Budget(len(data)).spend_on(outer, bundle.getinfo(outer).file_size)
+        found = bundle.read(outer)
+    if outer not in inner:
+        return found
+    return _member(found, chosen[len(outer) + 1 :] or None, f"{place}{outer}/")
 
 
 def _of_archive(

@@ -231,7 +231,7 @@ class _Reader:
         wanted, shape = info.type, info.shape
         count = math.prod(shape)
         if not data:
-            return np.zeros(shape, wanted.dtype) if not count and not info.buffer else None
+            return np.zeros(shape, wanted.dtype) if not count else None
         if info.sparsity is not None:
             return self._densify(info, np.frombuffer(data, wanted.dtype))
         if wanted.dtype.name == "int4":  # the low half of a byte is first
@@ -294,10 +294,13 @@ class _Reader:
         table, tensors = self.subgraphs[index], self._tensors(index)
         body = _Body(tensors, {x.name for x in tensors}, dict(handles))
         given = {*self._indices(table, 1, "inputs", body)}
+        operators = list(table.tables(3, "operator"))
+        written = {i for each in operators for i in self._indices(each, 2, "results", body)}
         for i, info in enumerate(tensors):
-            if i not in given and (array := self._constant(info)) is not None:
+            array = None if i in given else self._constant(info)
+            if array is not None and (array.size or i not in written):
                 body.constants[info.name] = array
-        for operator in table.tables(3, "operator"):
+        for operator in operators:
             code = operator.number(0, "I")
             expect(code < len(self.codes), f"{operator.place} has the operator code {code}")
             self._operator(body, operator, self.codes[code], depth)

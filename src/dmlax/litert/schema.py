@@ -80,6 +80,7 @@ _FIELDS = {  # the fields of an operator's options, in the schema's order; "-" i
     "GELU": "approximate?",
     "IF": "then_graph else_graph",
     "L2_NORMALIZATION": "activation",
+    "L2_POOL_2D": _POOL,
     "LEAKY_RELU": "alpha%",
     "LOCAL_RESPONSE_NORMALIZATION": "radius bias% alpha% beta%",
     "MAX_POOL_2D": _POOL,

@@ -43,10 +43,11 @@ def difference_of(
     if ours.shape != theirs.shape:
         return Difference(name, operator, theirs.size, theirs.size, float("inf"), None)
     same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
-    gap = np.abs(ours[~same].astype(np.float64) - theirs[~same].astype(np.float64))
+    wide = np.complex128 if theirs.dtype.kind == "c" else np.float64
+    gap = np.abs(ours[~same].astype(wide) - theirs[~same].astype(wide))
     worst, relative = float(gap.max(initial=0)), None
-    if theirs.dtype.kind == "f":
-        scale = np.abs(theirs[np.isfinite(theirs)].astype(np.float64)).max(initial=0)
+    if theirs.dtype.kind in "fc":
+        scale = np.abs(theirs[np.isfinite(theirs)].astype(wide)).max(initial=0)
         relative = worst / float(scale) if scale else worst
     return Difference(name, operator, int((~same).sum()), theirs.size, worst, relative)
 
