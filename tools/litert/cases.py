@@ -1,9 +1,11 @@
 """Draws models of one operator: dtypes, shapes, quantization and options at random."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from tools.litert.files import Op, Subgraph, Tensor
@@ -164,6 +166,33 @@ def conv_2d(rng: Rng) -> Subgraph:
 
 
 @case
+def grouped_conv_2d(rng: Rng) -> Subgraph:
+    """Groups of channels that do not meet."""
+    groups, h, w, c, k = (int(n) for n in rng.integers((2, 3, 3, 1, 1), (4, 8, 8, 6, 6)))
+    options, kernel, sizes = _windows(rng, h, w)
+    shapes = (1, h, w, groups * c), (groups * k, *kernel, c), (1, *sizes, groups * k)
+    depth = kernel[0] * kernel[1] * c
+    return _product(rng, "CONV_2D", _one(rng, np.int8, np.float32), *shapes, 0, depth, options)
+
+
+@case
+def four_bits(rng: Rng) -> Subgraph:
+    """Bytes by weights of 4 bits."""
+    h, w, c, k = (int(n) for n in rng.integers((3, 3, 1, 1), (7, 7, 12, 12)))
+    options, kernel, sizes = _windows(rng, h, w)
+    filter: tuple[int, ...] = (k, *kernel, c)
+    name, x, y = "CONV_2D", [1, h, w, c], [1, *sizes, k]
+    if rng.integers(2):
+        name, x, filter, y, options = "FULLY_CONNECTED", [h, 2 * c], (k, 2 * c), [h, k], {}
+    graph = _product(rng, name, np.int8, x, filter, y, 0, math.prod(filter[1:]), options)
+    weights = graph.tensors["w"]
+    data = rng.integers(-7, 8, filter)
+    weights.dtype, weights.data = jnp.int4, data.astype(jnp.int4)
+    graph.tensors["y"].scales = [graph.tensors["y"].scales[0] / 16]
+    return graph
+
+
+@case
 def depthwise_conv_2d(rng: Rng) -> Subgraph:
     """With a multiplier of channels, sometimes."""
     dtype, batch = _one(rng, *_NUMBERS), int(rng.integers(1, 3))
@@ -172,6 +201,10 @@ def depthwise_conv_2d(rng: Rng) -> Subgraph:
     options, kernel, sizes = _windows(rng, h, w)
     k = c * multiplier
     options["multiplier"] = multiplier
+    if rng.integers(4) == 0 and dtype != np.int16:
+        options |= {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+        options |= {"dilation_h": 2, "dilation_w": int(rng.integers(1, 3))}
+        sizes = [h, w]
     shapes = (batch, h, w, c), (1, *kernel, k), (batch, *sizes, k)
     return _product(rng, "DEPTHWISE_CONV_2D", dtype, *shapes, 3, kernel[0] * kernel[1], options)
 
@@ -327,17 +360,31 @@ for _name in (
 for _name in ("MAXIMUM", "MINIMUM"):
     _plain(_name, same=True, dtypes=(np.int8, np.float32, np.uint8), count=2)
 _plain("SQUARED_DIFFERENCE", same=False, dtypes=(np.float32, np.int8), count=2)
-for _name in ("DIV", "FLOOR_MOD"):
-    _plain(_name, same=False, dtypes=(np.float32,), count=2)
+_plain("FLOOR_MOD", same=False, dtypes=(np.float32,), count=2)
+CASES["div"] = _binary("DIV", (np.float32,))
 for _name in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", "EQUAL", "NOT_EQUAL"):
     _plain(_name, same=False, dtypes=(np.int8, np.float32, np.uint8), count=2, out=np.bool_)
 for _name in ("RELU", "RELU6", "RELU_N1_TO_1"):
     _plain(_name, same=False, dtypes=(np.int8, np.float32, np.uint8))
 _plain("HARD_SWISH", same=False, dtypes=(np.int8, np.float32, np.uint8))
+_plain("RELU_0_TO_1", same=False, dtypes=(np.int8, np.float32, np.uint8))
+_plain("LOGICAL_NOT", same=True, dtypes=(np.bool_,))
+_plain("SIGN", same=True, dtypes=(np.float32,))
+for _name in ("LOGICAL_AND", "LOGICAL_OR"):
+    _plain(_name, same=True, dtypes=(np.bool_,), count=2)
+for _name in ("ATAN2", "POW", "FLOOR_DIV"):
+    _plain(_name, same=False, dtypes=(np.float32,), count=2)
 
 
-_plain("GELU", same=False, dtypes=(np.float32, np.int8))
-for _name in ("ABS", "ELU", "EXP"):
+@case
+def gelu(rng: Rng) -> Subgraph:
+    """By the error function, and by the hyperbolic tangent."""
+    dtype = _one(rng, np.float32, np.int8)
+    x, y = (_any(rng, dtype, (3, 40)) for _ in range(2))
+    return _graph("GELU", [x], [y], approximate=bool(rng.integers(2)))
+
+
+for _name in ("ABS", "ELU", "EXP", "LOG"):
     _plain(_name, same=False, dtypes=(np.float32, np.int8))
 
 
@@ -442,6 +489,10 @@ def reduce(rng: Rng) -> Subgraph:
     kept = [1 if i in axes else n for i, n in enumerate(shape) if keeps or i not in axes]
     tensors = {"x": _any(rng, dtype, shape), "axes": _constant(axes), "y": _any(rng, dtype, kept)}
     tensors["y"].scales, tensors["y"].zeros = tensors["x"].scales, tensors["x"].zeros
+    if rng.integers(5) == 0:
+        tensors |= {key: Tensor(np.int32, tensors[key].shape) for key in ("x", "y")}
+    elif name == "SUM" and rng.integers(2):
+        tensors |= {"x": _any(rng, np.int8, shape), "y": _any(rng, np.int8, kept, 0.05)}
     return Subgraph(tensors, [Op(name, ["x", "axes"], ["y"], {"keep_dims": keeps})], ["x"], ["y"])
 
 
@@ -488,43 +539,20 @@ def resize(rng: Rng) -> Subgraph:
     return Subgraph(tensors, [Op(name, ["x", "sizes"], ["y"], options)], ["x"], ["y"])
 
 
-@case
-def moves(rng: Rng) -> Subgraph:
+def _moves(name: str, rng: Rng) -> Subgraph:
     """Operators that move elements."""
     dtype = _one(rng, np.int8, np.float32, np.uint8)
     n, h, w, c = shape = (1, 4, int(rng.integers(1, 4)) * 2, int(rng.integers(1, 4)) * 4)
-    name = _one(
-        rng,
-        "TRANSPOSE",
-        "PAD",
-        "STRIDED_SLICE",
-        "SLICE",
-        "DEPTH_TO_SPACE",
-        "SPACE_TO_DEPTH",
-        "RESHAPE",
-        "CONCATENATION",
-        "PACK",
-        "TILE",
-        "REVERSE_V2",
-        "GATHER",
-        "EXPAND_DIMS",
-        "SQUEEZE",
-        "MIRROR_PAD",
-        "SPACE_TO_BATCH_ND",
-        "SPLIT",
-        "UNPACK",
-        "BROADCAST_TO",
-    )
     constants: list[Any] = []
     options: dict[str, Any] = {}
     count, outputs = 1, 1
     if name == "TRANSPOSE":
         order = rng.permutation(4)
         constants, output = [order], [shape[i] for i in order]
-    elif name in ("PAD", "MIRROR_PAD"):
+    elif name in ("PAD", "PADV2", "MIRROR_PAD"):
         pads = (
             rng.integers(0, 2, (4, 2))
-            if name == "PAD"
+            if name != "MIRROR_PAD"
             else np.array([(0, 0), (1, 1), (1, 0), (0, 2)])
         )
         constants, output = [pads], list(np.add(shape, pads.sum(1)))
@@ -535,6 +563,10 @@ def moves(rng: Rng) -> Subgraph:
         constants = [begin, np.array(shape), steps]
         output = [len(range(0, n, abs(s))) for n, s in zip(shape, steps.tolist(), strict=True)]
         output = output[1:] if options["shrink_axis_mask"] else output
+        if rng.integers(2):  # x[..., None, 1:-1]
+            options = {"ellipsis_mask": 1, "new_axis_mask": 2}
+            constants = [np.array(x) for x in ([0, 0, 1], [0, 0, -1], [1, 1, 1])]
+            output = [n, h, w, 1, c - 2]
     elif name == "SLICE":
         begin, size = np.array([0, 1, 0, 2]), np.array([1, 2, -1, 2])
         constants, output = [begin, size], [1, 2, w, 2]
@@ -548,6 +580,8 @@ def moves(rng: Rng) -> Subgraph:
         axis, count = int(rng.integers(-4, 4)), int(rng.integers(1, 4))
         options = {"axis": axis}
         output = list(shape)
+        if name == "CONCATENATION" and rng.integers(4) == 0:
+            options["activation"] = _one(rng, *_FUSED)
         if name == "PACK":
             output.insert(axis % 5 if axis < 0 else axis, count)
         else:
@@ -560,6 +594,19 @@ def moves(rng: Rng) -> Subgraph:
     elif name == "GATHER":
         constants, output = [rng.integers(0, 4, 3)], [1, 3, w, c]
         options = {"axis": 1}
+        if rng.integers(3) == 0:
+            constants, output = [rng.integers(0, w, (1, 4, 3))], [1, 4, 3, c]
+            options = {"axis": 2, "batch_dims": 2}
+    elif name == "GATHER_ND":
+        constants, output = [rng.integers(0, (1, 4), (5, 2))], [5, w, c]
+    elif name == "EMBEDDING_LOOKUP":
+        constants, output = [np.zeros(3)], [3, h, w, c]
+    elif name == "BATCH_TO_SPACE_ND":
+        shape = (4, h, w, c)
+        constants, output = [np.array([2, 2]), np.array([[0, 1], [1, 0]])], [1, 7, 2 * w - 1, c]
+    elif name == "SPLIT_V":
+        outputs, constants = 2, [np.array([c - 3, -1 if rng.integers(2) else 3]), np.array(3)]
+        options, output = {"num_splits": 2}, [1, h, w, c - 3]
     elif name == "EXPAND_DIMS":
         constants, output = [np.array(-1)], [*shape, 1]
     elif name == "SQUEEZE":
@@ -581,8 +628,188 @@ def moves(rng: Rng) -> Subgraph:
     results = [f"y{i}" for i in range(outputs)]
     tensors |= {each: Tensor(dtype, output, None, x.scales, x.zeros) for each in results}
     others = [f"c{i}" for i in range(len(constants))]
-    operands = [*others, *names] if name == "SPLIT" else [*names, *others]
-    return Subgraph(tensors, [Op(name, operands, results, options)], names, results)
+    is_last = name in ("SPLIT", "EMBEDDING_LOOKUP")
+    operands = [*others, *names] if is_last else [*names, *others]
+    if name == "SPLIT_V":
+        tensors["y1"] = Tensor(dtype, [1, h, w, 3], None, x.scales, x.zeros)
+    if name == "PADV2":
+        tensors["v"] = Tensor(dtype, (1,), _draw(rng, dtype, (1,)), x.scales, x.zeros)
+        operands.append("v")
+    version = 2 if name == "BROADCAST_TO" else 1
+    operator = Op(name, operands, results, options, version=version)
+    return Subgraph(tensors, [operator], names, results)
+
+
+_MOVES = """
+    BATCH_TO_SPACE_ND BROADCAST_TO CONCATENATION DEPTH_TO_SPACE EMBEDDING_LOOKUP EXPAND_DIMS GATHER
+    GATHER_ND MIRROR_PAD PACK PAD PADV2 RESHAPE REVERSE_V2 SLICE SPACE_TO_BATCH_ND SPACE_TO_DEPTH
+    SPLIT SPLIT_V SQUEEZE STRIDED_SLICE TILE TRANSPOSE UNPACK
+"""
+for _name in _MOVES.split():
+    CASES[_name.lower()] = functools.partial(_moves, _name)
+
+
+def _graph(
+    name: str, operands: Sequence[Tensor], results: Sequence[Tensor], **options: Any
+) -> Subgraph:
+    """An operator, whose operands without data are the inputs."""
+    xs = {f"x{i}": x for i, x in enumerate(operands)}
+    ys = {f"y{i}": y for i, y in enumerate(results)}
+    given = [key for key, x in xs.items() if x.data is None]
+    return Subgraph({**xs, **ys}, [Op(name, [*xs], [*ys], options)], given, [*ys])
+
+
+@case
+def dynamic(rng: Rng) -> Subgraph:
+    """Products of floats and integer weights."""
+    name = _one(rng, "FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D")
+    rows, depth, columns = (int(n) for n in rng.integers(1, (5, 40, 20)))
+    if name == "FULLY_CONNECTED":
+        dtype = _one(rng, np.int8, np.int8, jnp.int4)
+        depth += depth % 2 if dtype == jnp.int4 else 0
+        shapes: list[Sequence[int]] = [(rows, depth), (columns, depth), (rows, columns)]
+        axis = 0
+        options: dict[str, Any] = {"asymmetric": bool(rng.integers(2))}
+    else:
+        h, w, c = (int(n) for n in rng.integers((3, 3, 1), (8, 8, 12)))
+        windows, kernel, sizes = _windows(rng, h, w)
+        dtype, is_depthwise = np.int8, name != "CONV_2D"
+        options = windows | ({"multiplier": 1} if is_depthwise else {})
+        columns, axis = (c, 3) if is_depthwise else (columns, 0)
+        filter = (1, *kernel, c) if is_depthwise else (columns, *kernel, c)
+        shapes = [(1, h, w, c), filter, (1, *sizes, columns)]
+    count = columns if name != "FULLY_CONNECTED" or rng.integers(2) else 1
+    data = rng.integers(-7 if dtype != np.int8 else -127, 8 if dtype != np.int8 else 128, shapes[1])
+    scales, axis = [_scale(rng) for _ in range(count)], axis if count > 1 else 0
+    weights = Tensor(dtype, shapes[1], data.astype(dtype), scales, [0] * count, axis)
+    bias = Tensor(np.float32, (columns,), _draw(rng, np.float32, (columns,)))
+    x, y = Tensor(np.float32, shapes[0]), Tensor(np.float32, shapes[2])
+    return _graph(name, [x, weights, bias], [y], activation=_one(rng, *_FUSED), **options)
+
+
+@case
+def integers(rng: Rng) -> Subgraph:
+    """Two tensors of int32 without a scale; no divisor is 0."""
+    shape = (int(rng.integers(1, 4)), int(rng.integers(1, 9)))
+    compares = ("LESS", "GREATER_EQUAL", "EQUAL", "NOT_EQUAL")
+    divides = ("DIV", "FLOOR_DIV", "FLOOR_MOD")
+    name = _one(rng, "ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", *divides, *compares)
+    values = rng.integers(1, 50, shape) * rng.choice([-1, 1], shape)
+    result = Tensor(np.bool_ if name in compares else np.int32, shape)
+    return _graph(name, [Tensor(np.int32, shape), _constant(values)], [result])
+
+
+@case
+def select(rng: Rng) -> Subgraph:
+    """Rows, elements, and with SELECT_V2 tensors that broadcast."""
+    name, shape = _one(rng, "SELECT", "SELECT_V2"), tuple(int(n) for n in rng.integers(1, 6, 3))
+    dtype = _one(rng, np.int8, np.float32, np.int32)
+    condition = _one(rng, shape, shape[:1] if name == "SELECT" else (*shape[:2], 1))
+    other = shape if name == "SELECT" else _one(rng, shape, shape[-1:])
+    x = Tensor(dtype, shape) if dtype == np.int32 else _any(rng, dtype, shape)
+    a, b, y = (Tensor(dtype, size, None, x.scales, x.zeros) for size in (shape, other, shape))
+    return _graph(name, [Tensor(np.bool_, condition), a, b], [y])
+
+
+@case
+def places(rng: Rng) -> Subgraph:
+    """Places of extremes."""
+    shape, axis = tuple(int(n) for n in rng.integers(1, 7, 3)), int(rng.integers(-3, 3))
+    x = _any(rng, _one(rng, np.int8, np.float32, np.uint8), shape)
+    y = Tensor(np.int32, [n for i, n in enumerate(shape) if i != axis % 3])
+    return _graph(_one(rng, "ARG_MAX", "ARG_MIN"), [x, _constant(axis)], [y], output_type=2)
+
+
+@case
+def sums(rng: Rng) -> Subgraph:
+    """Sums up to each element, which begin at either end."""
+    dtype, shape = _one(rng, np.float32, np.int32), tuple(int(n) for n in rng.integers(1, 7, 3))
+    options = {"exclusive": bool(rng.integers(2)), "reverse": bool(rng.integers(2))}
+    axis = _constant(int(rng.integers(-3, 3)))
+    return _graph("CUMSUM", [Tensor(dtype, shape), axis], [Tensor(dtype, shape)], **options)
+
+
+@case
+def rows_of_floats(rng: Rng) -> Subgraph:
+    """Normalized rows, their logarithms, and softmax of any rank."""
+    shape = tuple(int(n) for n in rng.integers(1, 8, int(rng.integers(2, 5))))
+    name = _one(rng, "L2_NORMALIZATION", "LOG_SOFTMAX", "SOFTMAX")
+    options = {"beta": 1.0} if name == "SOFTMAX" else {}
+    return _graph(name, [Tensor(np.float32, shape)], [Tensor(np.float32, shape)], **options)
+
+
+@case
+def any_and_all(rng: Rng) -> Subgraph:
+    """Truth values over axes."""
+    shape, keeps = tuple(int(n) for n in rng.integers(1, 5, 3)), bool(rng.integers(2))
+    axes = _one(rng, [0], [1, 2], [-1])
+    kept = [n if i not in {a % 3 for a in axes} else 1 for i, n in enumerate(shape)]
+    kept = kept if keeps else [n for i, n in enumerate(shape) if i not in {a % 3 for a in axes}]
+    name, x, y = (
+        _one(rng, "REDUCE_ANY", "REDUCE_ALL"),
+        *(Tensor(np.bool_, n) for n in (shape, kept)),
+    )
+    return _graph(name, [x, _constant(axes)], [y], keep_dims=keeps)
+
+
+@case
+def l2_pool(rng: Rng) -> Subgraph:
+    """Roots of mean squares."""
+    h, w, c = (int(n) for n in rng.integers((2, 2, 1), (9, 9, 9)))
+    options, kernel, sizes = _windows(rng, h, w, 4)
+    options |= {"filter_h": kernel[0], "filter_w": kernel[1], "activation": _one(rng, *_FUSED)}
+    x, y = Tensor(np.float32, (1, h, w, c)), Tensor(np.float32, (1, *sizes, c))
+    return _graph("L2_POOL_2D", [x], [y], **options)
+
+
+@case
+def descriptions(rng: Rng) -> Subgraph:
+    """What depends on sizes and constants, beside one tensor."""
+    shape = tuple(int(n) for n in rng.integers(1, 6, int(rng.integers(1, 5))))
+    name = _one(rng, "SHAPE", "RANK", "FILL", "RANGE", "ONE_HOT", "ZEROS_LIKE")
+    dtype = _one(rng, np.float32, np.int32)
+    x = Tensor(dtype, shape)
+    if name == "SHAPE":
+        return _graph(name, [x], [Tensor(np.int32, (len(shape),))], out_type=2)
+    if name == "RANK":
+        return _graph(name, [x], [Tensor(np.int32, ())])
+    if name == "FILL":
+        return _graph(name, [_constant(shape), Tensor(dtype, ())], [x])
+    if name == "RANGE":
+        values = [_constant(value, dtype) for value in _one(rng, (2, 9, 3), (5, -2, -2))]
+        return _graph(name, values, [Tensor(dtype, (3 if values[0].data == 2 else 4,))])
+    if name == "ZEROS_LIKE":
+        return _graph(name, [x], [x])
+    indices, axis = _constant(rng.integers(-1, 5, shape[:2])), int(_one(rng, -1, 0))
+    output = (4, *shape[:2]) if axis == 0 else (*shape[:2], 4)
+    values = [Tensor(dtype, ()), _constant(0, dtype)]
+    return _graph(name, [indices, _constant(4), *values], [Tensor(dtype, output)], axis=axis)
+
+
+@case
+def cast(rng: Rng) -> Subgraph:
+    """Numbers and truth values."""
+    kinds = {np.float32: 0, np.int32: 2, np.uint8: 3, np.bool_: 6, np.int16: 7, np.int8: 9}
+    source, target = _one(rng, *kinds), _one(rng, *kinds)
+    if source == np.float32 and target != np.bool_:
+        target = np.int32  # negative floats have no uint8
+    options = {"in_type": kinds[source], "out_type": kinds[target]}
+    return _graph("CAST", [Tensor(source, (3, 9))], [Tensor(target, (3, 9))], **options)
+
+
+@case
+def fourier(rng: Rng) -> Subgraph:
+    """The real Fourier transform of rows, and a real function of it."""
+    h, w = (int(2**n) for n in rng.integers(0, 5, 2))
+    w, shape = max(w, 2), (2, h, max(w, 2) // 2 + 1)
+    tensors = {
+        "x": Tensor(np.float32, (2, h, w)),
+        "sizes": _constant([h, w]),
+        "z": Tensor(np.complex64, shape),
+        "y": Tensor(np.float32, shape),
+    }
+    last = Op(_one(rng, "REAL", "IMAG", "COMPLEX_ABS"), ["z"], ["y"])
+    return Subgraph(tensors, [Op("RFFT2D", ["x", "sizes"], ["z"]), last], ["x"], ["y"])
 
 
 @case
@@ -696,7 +923,8 @@ def svdf(rng: Rng) -> Subgraph:
         tensors["b"].data = rng.integers(-100000, 100000, units).astype(np.int32)
     else:
         tensors["b"].data = _draw(rng, np.float32, (units,))
-    options = {"rank": rank, "activation": "RELU"}
+    activation = _one(rng, "RELU", "") if is_float else "RELU"
+    options = {"rank": rank, "activation": activation}
     return Subgraph(tensors, [Op("SVDF", ["x", "f", "t", "b", "s"], ["y"], options)], ["x"], ["y"])
 
 

@@ -161,6 +161,8 @@ def _subgraph(graph: Subgraph, codes: dict[tuple[str, int], int], buffers: list[
 
 def _options(op: Op) -> Table:
     table, unknown = Table(), set(op.options)
+    if op.name == "PACK":
+        table[0] = ("i", len(op.inputs))
     for each in OPTIONS[op.name]:
         unknown.discard(each.name)
         if each.name not in op.options:

@@ -178,6 +178,45 @@ def recurrent(rng: Rng) -> list[Subgraph]:
     return [net.end("x")]
 
 
+def control(rng: Rng) -> list[Subgraph]:
+    """A loop that multiplies by a constant and counts, and a branch that its count chooses."""
+    shape, most = (int(rng.integers(1, 9)),), int(rng.integers(0, 6))
+    number, count, yes = Tensor(np.float32, shape), Tensor(np.int32, ()), Tensor(np.bool_, ())
+    factor = Tensor(np.float32, (), np.array(rng.uniform(-2, 2), np.float32))
+    limit, one, few = (cases._constant(value) for value in (most, 1, 3))
+    tensors = {"x": number, "i": cases._constant(0), "x2": number, "i2": count, "few": few}
+    main = Subgraph(
+        {**tensors, "many": yes, "y": number},
+        [
+            Op("WHILE", ["x", "i"], ["x2", "i2"], {"condition_graph": 1, "body_graph": 2}),
+            Op("GREATER", ["i2", "few"], ["many"]),
+            Op("IF", ["many", "x2"], ["y"], {"then_graph": 3, "else_graph": 4}),
+        ],
+        ["x"],
+        ["y", "i2"],
+    )
+    inner = {"x": number, "i": count}
+    condition = Subgraph(
+        {**inner, "limit": limit, "goes": yes},
+        [Op("LESS", ["i", "limit"], ["goes"])],
+        [*inner],
+        ["goes"],
+    )
+    steps = [Op("MUL", ["x", "factor"], ["x2"]), Op("ADD", ["i", "one"], ["i2"])]
+    body = Subgraph(
+        {**inner, "factor": factor, "one": one, "x2": number, "i2": count},
+        steps,
+        [*inner],
+        ["x2", "i2"],
+    )
+    branches = [
+        Subgraph({"x": number, "y": number}, [Op(name, ["x"], ["y"])], ["x"], ["y"])
+        for name in ("NEG", "ABS")
+    ]
+    return [main, condition, body, *branches]
+
+
 NETWORKS: dict[str, Callable[[Rng], list[Subgraph]]] = {
-    f"network_{each.__name__}": each for each in (residual, keywords, decoder, window, recurrent)
+    f"network_{each.__name__}": each
+    for each in (residual, keywords, decoder, window, recurrent, control)
 }
