@@ -216,13 +216,14 @@ def onnx_backend(session: nox.Session) -> None:
 
 @nox.session
 def wild(session: nox.Session) -> None:
-    """Compare ONNX files of packages with ONNX Runtime; it downloads some 500 MB once.
+    """Compare files of packages with ONNX Runtime and LiteRT; it downloads some 800 MB once.
 
-    `nox -s wild -- silero nudenet` takes the files whose names have these parts.
+    `nox -s wild -- silero nudenet` takes the files whose names have these parts, `--table litert`
+    those of LiteRT.
     """
     _reuse_library(session)
     _install(session, "test")
-    session.install("pip")
+    session.install("pip", "ai-edge-litert==2.3.0")
     session.run("python", "-m", "tools.wild", *session.posargs)
 
 

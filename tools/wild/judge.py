@@ -52,8 +52,8 @@ def judge(entry: Entry, path: Path, *, fast: bool) -> dict[str, Any]:
     found |= compare(ours, theirs, optimised, noise, entry.bound)
     if not fast:
         fast_session = peer.start(path, threads=2)
-        found["ms"] = _milliseconds(lambda: [x.block_until_ready() for x in loaded(given).values()])
-        found["ort_ms"] = _milliseconds(lambda: peer.run(fast_session, inputs))
+        found["ms"] = milliseconds(lambda: [x.block_until_ready() for x in loaded(given).values()])
+        found["peer_ms"] = milliseconds(lambda: peer.run(fast_session, inputs))
     return found
 
 
@@ -109,15 +109,20 @@ def draw_inputs(entry: Entry, model: onnx.ModelProto) -> dict[str, np.ndarray]:
         shape = entry.shapes.get(value.name)
         if shape is None:
             shape = [x.dim_value or entry.sizes[x.dim_param] for x in tensor.shape.dim]
-        low, high = entry.ranges.get(value.name, (None, None))
-        if dtype.kind == "f":
-            drawn = rng.standard_normal(shape) if low is None else rng.uniform(low, high, shape)
-        elif dtype.kind == "b":
-            drawn = np.ones(shape) if low is None else rng.integers(low, high, shape, endpoint=True)
-        else:
-            drawn = rng.integers(low or 0, 1 if high is None else high, shape, endpoint=True)
-        inputs[value.name] = np.asarray(drawn).astype(dtype)
+        inputs[value.name] = draw(dtype, shape, entry.ranges.get(value.name), rng)
     return inputs
+
+
+def draw(
+    dtype: np.dtype, shape: Any, limits: Sequence[float] | None, rng: np.random.Generator
+) -> np.ndarray:
+    """Draws an input; without limits it has normal floats, truths, or integers 0 and 1."""
+    if dtype.kind == "f":
+        drawn = rng.uniform(limits[0], limits[1], shape) if limits else rng.standard_normal(shape)
+    else:
+        least, most = limits or (int(dtype.kind == "b"), 1)
+        drawn = rng.integers(int(least), int(most), shape, endpoint=True)
+    return np.asarray(drawn).astype(dtype)
 
 
 def compare(
@@ -175,7 +180,7 @@ def _difference(x: np.ndarray, wanted: np.ndarray) -> float:
     return float(found) if np.isfinite(found) else float("inf")
 
 
-def _milliseconds(call: Callable[[], Any]) -> float:
+def milliseconds(call: Callable[[], Any]) -> float:
     """The median of calls for two seconds, three at least and fifty at most."""
     times: list[float] = []
     while len(times) < 3 or (sum(times) < 2 and len(times) < 50):
