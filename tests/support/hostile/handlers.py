@@ -26,7 +26,8 @@ REFUSALS = (  # the handlers', then XLA's own for a result's data type
     *("convolution: ", "matrix product: ", "matrix product's epilogue: ", "element_wise: "),
     *("quantized_binary: ", "lookup: ", "pooling: ", "dynamic_quantize: ", "nonzero_coordinates: "),
     *("rows: ", "quantized_softmax: ", "block product: ", "float convolution: "),
-    *("level product: ", "cache attention: ", "ordered product: "),
+    *("level product: ", "cache attention: ", "ordered product: ", "ordered sum: "),
+    "exact function: ",
     "Wrong buffer dtype",
 )
 
