@@ -65,11 +65,17 @@ def last_of(build, type=INT64, shape=("a",)):
     return net.model({"x": (type, list(shape))}, {y: (type, None)}, opset=18)
 
 
+def known(net, value):
+    """A value that is known when the rank of x is, and not before."""
+    none = net.node("Shape", "x", start=0, end=0)
+    return net.node("Expand", net.constant(value), none)
+
+
 def many(op, *inputs, count, **attributes):
     """A model of the sizes of many values, each of which fits."""
 
     def build(net):
-        names = [net.constant(each) for each in inputs]
+        names = [known(net, each) for each in inputs]
         y = "x"
         for _ in range(count):
             y = net.node("Add", y, net.node("Size", net.node(op, *names, **attributes)))
@@ -83,7 +89,7 @@ def one_shape(*sizes):
 
 
 def erf_of_floats(net):
-    y, floats = "x", net.node("Cast", net.constant(LARGE), to=FLOAT)
+    y, floats = "x", net.node("Cast", known(net, LARGE), to=FLOAT)
     for _ in range(16):
         y = net.node("Add", y, net.node("Size", net.node("Erf", floats)))
     return y
@@ -119,9 +125,9 @@ MANY_VALUES = {  # fit one by one, and do not fit `small_budget` together
     ),
     "Range": many("Range", np.int64(0), np.int64(1 << 16), np.int64(1), count=16),
     "Concat": last_of(
-        lambda net: net.node("Size", net.node("Concat", *[net.constant(LONG)] * 40, axis=0))
+        lambda net: net.node("Size", net.node("Concat", *[known(net, LONG)] * 40, axis=0))
     ),
-    "Min": last_of(lambda net: net.node("Size", net.node("Min", *[net.constant(LONG)] * 40))),
+    "Min": last_of(lambda net: net.node("Size", net.node("Min", *[known(net, LONG)] * 40))),
     "Cast": many("Cast", LARGE, to=INT64, count=8),
     "Not": many("Not", np.ones(1 << 21, bool), count=8),
     "NonZero": many("NonZero", np.ones((1,) * 8 + (1 << 15,), np.int64), count=8),

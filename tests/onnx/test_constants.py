@@ -222,3 +222,54 @@ def test_a_function_of_the_caller_decides_at_run_time():
     assert dmlax.onnx.load(file)(x)["y"].tolist() == [-1, 2, -3]
     model = dmlax.onnx.load(file, operators={"Not": lambda x: x})
     assert model(x)["y"].tolist() == [1, 2, 3]
+
+
+FILTER = """agraph (float[1,1,n] x{inputs}) => (float[1,a,b] y) {{
+  t = Add (phases, taps)
+  c = Clip (t, low, high)
+  s = Sin (c)
+  is_zero = Equal (c, zero)
+  q = Div (s, c)
+  window = Cos (c)
+  w = Pow (window, two)
+  k = Where (is_zero, one, q)
+  f = Mul (k, w)
+  filter = Unsqueeze (f, axes)
+  y = Conv (x, filter)
+}}"""
+
+
+@pytest.mark.parametrize("arithmetic", ["float32", "exact"])
+def test_a_filter_of_constants_is_computed_once(arithmetic):
+    phases, taps = np.arange(-3, 4, dtype=np.float32)[:, None] / 7, np.arange(5, dtype=np.float32)
+    numbers = {"low": np.float32(-2), "high": np.float32(3), "two": [2], "axes": [1]}
+    numbers |= {"zero": np.float32(0), "one": np.float32(1)}
+    x = np.random.default_rng(0).standard_normal((1, 1, 40)).astype(np.float32)
+    file = parse(FILTER.format(inputs=""), phases=phases, taps=taps, **numbers)
+    model = dmlax.onnx.load(file, arithmetic=arithmetic)
+    assert sum(model.explain().after.values()) == 1
+    asked = parse(FILTER.format(inputs=", float[7,1] phases"), taps=taps, **numbers)
+    at_every_call = dmlax.onnx.load(asked, arithmetic=arithmetic)
+    y, others = model(x)["y"], at_every_call({"x": x, "phases": phases})["y"]
+    if arithmetic == "exact":
+        np.testing.assert_array_equal(y, others)
+    wanted = peer.run(peer.start(file), {"x": x})["y"]
+    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
+
+
+BROADCAST = """agraph (float[n] x) => (float[] z) {
+  all = Mul (column, row)
+  squares = Mul (all, all)
+  sum = ReduceSum <keepdims = 0> (squares)
+  most = ReduceMax <keepdims = 0> (x)
+  z = Mul (sum, most)
+}"""
+
+
+@pytest.mark.parametrize(("size", "left"), [(1 << 10, {"ReduceMax", "Mul"}), (1 << 12, None)])
+def test_a_large_broadcast_is_not_held(size, left):
+    half = np.full(size, 0.5, np.float32)
+    model = dmlax.onnx.load(parse(BROADCAST, column=half[:, None], row=half))
+    assert {*model.explain().after} == (left or {"ReduceMax", "ReduceSum", "Mul"})
+    assert sum(each.nbytes for each in model.params.values()) <= 2 * half.nbytes
+    assert model(np.ones(3, np.float32))["z"] == size**2 / 16

@@ -21,8 +21,8 @@ class OverBudget(Exception):
 class Budget:
     """The bytes that values may still take: 256 MiB, and the sizes of the file's parts."""
 
-    def __init__(self, file_bytes: int) -> None:
-        self.left = FREE + file_bytes
+    def __init__(self, file_bytes: int, free: int | None = None) -> None:
+        self.left = file_bytes + (FREE if free is None else free)
         self.computed = IdentityMap[Any]()
 
     def spend(self, count: int) -> None:
@@ -52,9 +52,9 @@ _current: contextvars.ContextVar[Budget | None] = contextvars.ContextVar("budget
 
 
 @contextlib.contextmanager
-def limit(file_bytes: int) -> Iterator[None]:
-    """Gives a budget to the values that operators make inside."""
-    token = _current.set(Budget(file_bytes))
+def limit(file_bytes: int, free: int | None = None) -> Iterator[None]:
+    """Gives a budget to the values that operators make inside, which is `FREE` by default."""
+    token = _current.set(Budget(file_bytes, free))
     try:
         yield
     finally:

@@ -1,34 +1,38 @@
 """Computes with constants once, and not in every call."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax.onnx import budget
 from dmlax.onnx.evaluate import Options, Runner, call
 from dmlax.onnx.graph import MICROSOFT, Constants, Graph, Node
+from dmlax.onnx.operators.values import is_known
 from dmlax.onnx.passes.patterns import Constant, Match, Op, replaces, swap
 from dmlax.onnx.passes.qdq import is_quantize
 
 _MOVES = {"Concat", "Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze"}
 _MOVES |= {"Transpose", "Unsqueeze"}
+_MOST = 1 << 24  # bytes of a tensor that takes more than four times those of its operands
 
 
 def fold_constants(graph: Graph, arithmetic: Arithmetic) -> Graph:
-    """Computes moves and quantizations of constants, and the floats of scaled bytes."""
-    constants, nodes, runner = dict(graph.constants), [], Runner(Options(arithmetic))
-    casts: set[str] = set()  # floats of bytes
+    """Computes the nodes of constants, except dequantizations and what takes much memory."""
+    constants, runner = dict(graph.constants), Runner(Options(arithmetic))
+    left = budget.FREE + _bytes(constants)  # of all results, most of which are soon dropped
     for node in graph.nodes:
-        is_scale = node.op == "Mul" and not casts.isdisjoint(node.inputs)
-        is_folded = node.op in _MOVES or is_scale or _casts_bytes(constants, node)
-        is_folded = (is_folded and not node.domain) or is_quantize(node)
-        is_folded = is_folded and not _is_tied(graph, node)
-        results = _compute(node, constants, runner) if is_folded else None
-        if node.op == "Cast" and is_folded:
-            casts.update(node.outputs)
-        if results is None:
-            nodes.append(node)
-        else:
+        names = {*filter(None, node.inputs)}
+        if not names <= constants.keys() or not _is_foldable(graph, node):
+            continue
+        operands = [constants.get(name) for name in node.inputs]
+        held = [x for x in operands if x is not None]
+        most = left if node.op in _MOVES else max(_MOST, 4 * sum(x.nbytes for x in held))
+        if results := _compute(node, operands, runner, min(most, left)):
             constants |= results
+            new = (x for x in results.values() if not _is_view(x, held))
+            left -= sum(x.nbytes for x in new)
+    nodes = (node for node in graph.nodes if not {*filter(None, node.outputs)} <= constants.keys())
     folded = graph.replace(nodes=tuple(nodes), constants=constants).prune()
     growth = _bytes(folded.constants) - _bytes(graph.constants)
     try:
@@ -42,16 +46,28 @@ def _bytes(constants: Constants) -> int:
     return sum(array.nbytes for array in constants.values())
 
 
-def _compute(node: Node, constants: Constants, runner: Runner) -> dict[str, np.ndarray] | None:
+def _is_view(array: np.ndarray, others: Iterable[np.ndarray]) -> bool:
+    return any(np.may_share_memory(array, other) for other in others)
+
+
+def _compute(
+    node: Node, operands: list[np.ndarray | None], runner: Runner, most: int
+) -> dict[str, np.ndarray] | None:
     """The outputs of a node of constants; the check of the whole graph reports its errors."""
-    if any(name and name not in constants for name in node.inputs):
-        return None
     try:
-        results = call(node, [constants.get(name) for name in node.inputs], runner, {})
+        with budget.limit(0, free=most):
+            outputs = call(node, operands, runner, {})
     except Exception:
         return None
-    outputs = zip(node.outputs, map(np.asarray, results), strict=False)
-    return {name: array for name, array in outputs if name}
+    if len(outputs) < len(node.outputs) or not all(map(is_known, outputs)):
+        return None
+    return {name: x for name, x in zip(node.outputs, outputs, strict=False) if name}
+
+
+def _is_foldable(graph: Graph, node: Node) -> bool:
+    """True for a node that may be computed before any other; packed weights stay as they are."""
+    is_onnx = not node.domain and not node.graphs and node.op != "DequantizeLinear"
+    return (is_onnx or is_quantize(node)) and not _is_tied(graph, node)
 
 
 def _is_tied(graph: Graph, node: Node) -> bool:
