@@ -13,7 +13,14 @@ import pytest
 
 from dmlax._export import export
 from dmlax._fused.float_convolution.call import FLOAT_CONVOLUTION
-from dmlax._fused.float_convolution.plan import FilterShape, Geometry, PackedFilter, pack, unpack
+from dmlax._fused.float_convolution.plan import (
+    Epilogue,
+    FilterShape,
+    Geometry,
+    PackedFilter,
+    pack,
+    unpack,
+)
 from support import needs_kernels
 from support.calls import float_convolution as calls
 
@@ -38,6 +45,40 @@ def test_xla_computes_the_definition(seed):
 @needs_kernels
 def test_kernels_have_the_bits_of_the_definition():
     assert not [*calls.mismatches("native_cpu", 1000, 1040)]
+
+
+@needs_kernels
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("stride", [1, 2, 3, 5])
+def test_long_lines_of_few_columns(columns, stride):
+    rng = np.random.default_rng([columns, stride])
+    image, filter, residual, factor, bias = (
+        np.asarray(rng.integers(-99, 99, shape) / 64, np.float32)
+        for shape in [(2, 2, 3, 500), (columns, 2, 2, 7), (2, columns, 4, 500 // stride)]
+        + [(columns,)] * 2
+    )
+    end = (500 // stride - 1) * stride + 7 - 500 - 4
+    geometry = Geometry((1, stride), ((1, 1), (4, end)), (1, 1), False, False)
+    plan, operands = FLOAT_CONVOLUTION.plan(
+        *map(jnp.asarray, (image, filter, factor, bias, residual)),
+        output_sizes=residual.shape[2:],
+        geometry=geometry,
+        epilogue=Epilogue("clip", -3.0, 5.0),
+    )
+    found = call(plan, operands, "native_cpu")
+    drawn = calls.Drawn(plan, operands, image, filter, residual)
+    padded = replace(plan, geometry=geometry._replace(padding=((1, 1), (4, max(0, end)))))
+    np.testing.assert_array_equal(found, calls.wanted(drawn._replace(plan=padded)))
+
+
+@needs_kernels
+def test_a_window_of_a_very_long_step():
+    x, filter = np.ones((1, 1, 3), np.float32), np.ones((1, 1, 3), np.float32)
+    geometry = Geometry((2**31 - 1,), ((0, 0),), (1,), False, False)
+    plan, operands = FLOAT_CONVOLUTION.plan(
+        jnp.asarray(x), jnp.asarray(filter), output_sizes=(1,), geometry=geometry
+    )
+    np.testing.assert_array_equal(call(plan, operands, "native_cpu"), [[[3]]])
 
 
 @needs_kernels

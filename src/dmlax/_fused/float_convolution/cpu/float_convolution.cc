@@ -29,6 +29,7 @@ struct FloatShape {
   bool input_last, output_last;
   bool packed, transposed;  // the filter is panels; otherwise its rows are the depth's elements
   int64_t line = 1;         // neighbouring pixels that are one tap
+  int64_t phases = 0;       // the lines that a line with every step's pixels is; 0 for pixels
 
   int64_t channels() const { return inputs / groups; }
   int64_t columns() const { return outputs / groups; }
@@ -51,14 +52,24 @@ struct FloatShape {
     const FloatAxis& width = axes[kAxes - 1];
     return groups == 1 && channels() < tuning::kFloatTap && width.kernel > 1 && width.dilation == 1;
   }
+  // Whether a vector has pixels of a line of the output: the columns would be zeros for the most.
+  bool has_few_columns() const {
+    return reads_lines() && columns() <= kMostColumns && (outputs == 1 || !output_last);
+  }
   // The shape with lines as taps.
   FloatShape of_lines() const {
     FloatShape lines = *this;
     FloatAxis& width = lines.axes[kAxes - 1];
     width = {(width.output - 1) * width.stride + width.kernel, width.output, 1, width.stride, 1, 0};
+    if (has_few_columns()) {
+      if (width.output == 1) width.stride = 1;
+      width.size = (width.size + width.stride - 1) / width.stride * width.stride;
+      lines.phases = width.stride * channels();
+    }
     lines.line = axes[kAxes - 1].kernel;
     return lines;
   }
+  int64_t line_floats() const { return axes[kAxes - 1].size * inputs; }
 
   int64_t padded_columns() const {
     return (columns() + kFloatVector - 1) / kFloatVector * kFloatVector;
@@ -223,12 +234,15 @@ struct FloatCall {
     const bool copies = shape.reads_lines();
     const bool from_first =
         !shape.input_last && (copies || (shape.input_pixels() > 1 && shape.inputs > 1));
-    const bool to_first = !shape.output_last && shape.output_pixels() > 1 && shape.outputs > 1;
+    const bool to_first = !shape.output_last && shape.output_pixels() > 1 && shape.outputs > 1 &&
+                          lines.phases == 0;
+    const int64_t beyond = lines.phases == 0 ? 0 : 8 * kFloatVector;  // a tile's pixels
     const int64_t inputs =
-        copies || from_first ? shape.images * lines.input_pixels() * shape.inputs : 0;
+        copies || from_first ? shape.images * lines.input_pixels() * shape.inputs + beyond : 0;
     const int64_t outputs = to_first ? shape.pixels() * shape.outputs : 0;
     const int64_t filter = shape.packed ? 0 : shape.filter_floats();
-    const int64_t zeros = shape.inputs * lines.line;
+    const int64_t zeros =
+        lines.phases == 0 ? shape.inputs * lines.line : lines.line_floats() + beyond;
     const int64_t residuals = epilogue.residual == nullptr ? 0 : outputs;
     auto* memory = reinterpret_cast<float*>(
         shared_scratch.take(4 * (zeros + filter + inputs + outputs + residuals)));
@@ -242,6 +256,7 @@ struct FloatCall {
     FloatCall call = {lines, kernels, buffers, epilogue, pool};
     if (filter > 0) call.buffers.filter = copied.filter;
     if (inputs > 0) call.buffers.input = copied.input;
+    std::fill(copied.output - beyond, copied.output, 0.0f);
     if (outputs > 0) call.buffers.output = copied.output;
     if (residuals > 0) call.epilogue.residual = copied.residual;
     const bool good = call.run_phases_of(*this, copied);
@@ -279,6 +294,29 @@ struct FloatCall {
                         std::min(step(), pixels - first), channels);
     }
   };
+
+  // Copies a line of an image with its padding to the lines that the steps of the windows read.
+  static void copy_phases(const FloatShape& given, const FloatShape& lines, int64_t line,
+                          const float* source, float* target) {
+    const FloatAxis& axis = given.axes[kAxes - 1];
+    const int64_t channels = given.inputs, step = lines.axes[kAxes - 1].stride;
+    const int64_t pitch = lines.axes[kAxes - 1].size / step;
+    const int64_t of_image = given.axes[0].size * given.axes[1].size, planes = given.input_pixels();
+    const int64_t image = line / of_image * planes * channels, pixel = line % of_image * axis.size;
+    const int64_t next = given.input_last ? channels : 1, plane = given.input_last ? 1 : planes;
+    const auto steps = [&](int64_t pixels) { return pixels <= 0 ? 0 : (pixels - 1) / step + 1; };
+    float* to = target + line * lines.line_floats();
+    for (int64_t phase = 0; phase < step; ++phase) {
+      const int64_t first = std::min(pitch, steps(axis.start - phase));
+      const int64_t last = std::clamp(steps(axis.start + axis.size - phase), first, pitch);
+      for (int64_t c = 0; c < channels; ++c, to += pitch) {
+        std::fill(to, to + first, 0.0f);
+        std::fill(to + last, to + pitch, 0.0f);
+        const int64_t from = image + c * plane + (pixel + phase - axis.start) * next;
+        for (int64_t i = first; i < last; ++i) to[i] = source[from + i * step * next];
+      }
+    }
+  }
 
   // Copies a line of an image with its padding.
   static void copy_line(const FloatShape& given, const FloatShape& lines, int64_t line,
@@ -335,6 +373,8 @@ struct FloatCall {
           packing.run(i);
         } else if (i >= packs + moves) {
           outputs.to_last(kernels, i - packs - moves, copies.residual, given.epilogue.residual);
+        } else if (shape.phases > 0) {
+          copy_phases(given.shape, shape, i - packs, given.buffers.input, copies.input);
         } else if (reads_lines) {
           copy_line(given.shape, shape, i - packs, given.buffers.input, copies.input);
         } else {
@@ -374,7 +414,34 @@ struct FloatCall {
     return ((pixels + parts - 1) / parts + 11) / 12 * 12;
   }
 
+  // Multiplies lines of the output by few columns.
+  bool multiply_lines(const TaskGrid& parts, int64_t first, int64_t last,
+                      const float* zeros) const {
+    const FloatFilter filter = {buffers.filter, shape.columns(), shape.taps(),
+                                shape.channels() * shape.line};
+    const FloatAxis& axis = shape.axes[kAxes - 1];
+    return task_scratch.borrow(shape.taps() * 8, [&](uint8_t* memory) {
+      auto* taps = reinterpret_cast<const float**>(memory);
+      parts.for_each_block(first, last, [&](int64_t, const TaskGrid::Block& block) {
+        const int64_t end = shape.pixels() * block.last_row / parts.rows;
+        FloatLine line = {taps, shape.phases, axis.size / axis.stride, 0, 0, shape.output_pixels()};
+        for (int64_t at = shape.pixels() * block.first_row / parts.rows; at < end;
+             at += line.count) {
+          line.first = at % axis.output;
+          line.count = std::min(end - at, axis.output - line.first);
+          Windows(shape, buffers.input, zeros, at - line.first).point(1, taps, 1);
+          const int64_t image = at / line.plane;
+          const int64_t to = image * (shape.outputs - 1) * line.plane + at;
+          FloatEpilogue moved = epilogue;
+          if (moved.residual != nullptr) moved.residual += to;
+          kernels.multiply_line(line, filter, buffers.output + to, moved);
+        }
+      });
+    });
+  }
+
   bool multiply(const TaskGrid& parts, int64_t first, int64_t last, const float* zeros) const {
+    if (shape.phases > 0) return multiply_lines(parts, first, last, zeros);
     const int64_t rows = rows_at_once((shape.pixels() + parts.rows - 1) / parts.rows);
     const int64_t taps = std::max<int64_t>(1, shape.taps());
     const int64_t sums = rows * kFloatPanel * 4;

@@ -378,6 +378,74 @@ void multiply_channels(const FloatRows& rows, const FloatFilter& filter, const F
   }
 }
 
+// --- lines -------------------------------------------------------------------------------
+
+// Multiplies V vectors of pixels, of which `count` are there, by C columns.
+template <int C, int V>
+inline void multiply_line_tile(const FloatLine& line, const FloatFilter& filter, float* output,
+                               const FloatEpilogue& e, int64_t pixel, int64_t count) {
+  Floats sums[C][V] = {};
+  const float* weights = filter.panels;
+  for (int64_t tap = 0; tap < filter.taps; ++tap) {
+    const float* from = line.taps[tap] + line.first + pixel;
+    for (int64_t i = 0; i < filter.length; ++from) {
+      const int64_t end = std::min(filter.length, i + line.phases);
+      for (const float* phase = from; i < end; ++i, phase += line.pitch, weights += kFloatVector) {
+        Floats factors[C];
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) factors[c] = all(weights[c]);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) {
+          const Floats values = load(phase + v * kLanes);
+#pragma GCC unroll 4
+          for (int c = 0; c < C; ++c) sums[c][v] = fused<Simd>(values, factors[c], sums[c][v]);
+        }
+      }
+    }
+  }
+  with_activation(e.activation, [&](auto activation) {
+    for (int c = 0; c < C; ++c) {
+      for (int v = 0; v < V && v * kLanes < count; ++v) {
+        const int64_t left = std::min<int64_t>(kLanes, count - v * kLanes);
+        const int64_t at = c * line.plane + pixel + v * kLanes;
+        Floats y = sums[c][v];
+        if (e.factor != nullptr) y *= all(e.factor[c]);
+        if (e.bias != nullptr) y += all(e.bias[c]);
+        if (e.residual != nullptr) {
+          y += left == kLanes ? load(e.residual + at) : load_some(e.residual + at, left);
+        }
+        y = activate<activation()>(e, y);
+        left == kLanes ? store(output + at, y) : store_some(output + at, y, left);
+      }
+    }
+  });
+}
+
+template <int C>
+inline void multiply_line_by(const FloatLine& line, const FloatFilter& filter, float* output,
+                             const FloatEpilogue& epilogue) {
+  constexpr int kVectors = 8 / C;
+  int64_t pixel = 0;
+  for (; pixel + kVectors * kLanes <= line.count; pixel += kVectors * kLanes) {
+    multiply_line_tile<C, kVectors>(line, filter, output, epilogue, pixel, kVectors * kLanes);
+  }
+  for (; pixel < line.count; pixel += kLanes) {
+    multiply_line_tile<C, 1>(line, filter, output, epilogue, pixel,
+                             std::min<int64_t>(kLanes, line.count - pixel));
+  }
+}
+
+void multiply_line(const FloatLine& line, const FloatFilter& filter, float* output,
+                   const FloatEpilogue& epilogue) {
+  static_assert(kMostColumns == 4);
+  switch (filter.columns) {
+    case 1: return multiply_line_by<1>(line, filter, output, epilogue);
+    case 2: return multiply_line_by<2>(line, filter, output, epilogue);
+    case 3: return multiply_line_by<3>(line, filter, output, epilogue);
+    default: return multiply_line_by<4>(line, filter, output, epilogue);
+  }
+}
+
 // --- transposes --------------------------------------------------------------------------
 
 // Transposes whole vectors of rows and columns. Returns false if the set has no instructions.
@@ -419,6 +487,7 @@ void transpose(float* target, int64_t target_stride, const float* source, int64_
 
 template <>
 const FloatConvolutionKernels Table<FloatConvolutionKernels>::kernels = {
-    .multiply = multiply, .multiply_channels = multiply_channels, .transpose = transpose};
+    .multiply = multiply, .multiply_channels = multiply_channels,
+    .multiply_line = multiply_line, .transpose = transpose};
 
 }  // namespace dmlax::DMLAX_ISA_NAMESPACE

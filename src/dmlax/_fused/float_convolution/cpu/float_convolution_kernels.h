@@ -10,6 +10,7 @@ namespace dmlax {
 
 constexpr int64_t kFloatPanel = 64;   // columns of a panel
 constexpr int64_t kFloatVector = 16;  // the last panel has a multiple of this number of columns
+constexpr int64_t kMostColumns = 4;   // of a product whose vectors are pixels
 
 // The functions that end an epilogue. The numbers are those of `ACTIVATIONS` in plan.py.
 enum class Activation : int64_t { none, clip, hard_sigmoid, hard_swish, sigmoid, silu, shifted_swish, count };
@@ -45,6 +46,15 @@ struct FloatOutput {
   int64_t first;    // column of the group
 };
 
+// Pixels of a line of the output, whose columns are planes. Element e of a tap is that of the pixel
+// `e / phases` of the line `e % phases`, which has every pixel that a step of the windows skips to.
+struct FloatLine {
+  const float* const* taps;  // where each tap's lines are, `pitch` apart
+  int64_t phases, pitch;
+  int64_t first, count;  // pixels
+  int64_t plane;         // the output's floats from one column to the next
+};
+
 struct FloatConvolutionKernels {
   // Multiplies rows by the panels [first, last) of a group. `sums` holds kFloatPanel floats a row.
   void (*multiply)(const FloatRows& rows, const FloatFilter& filter, const FloatOutput& output,
@@ -54,6 +64,11 @@ struct FloatConvolutionKernels {
   void (*multiply_channels)(const FloatRows& rows, const FloatFilter& filter,
                             const FloatOutput& output, const FloatEpilogue& epilogue, int64_t first,
                             int64_t last);
+
+  // Multiplies a line by kMostColumns columns or fewer: its vectors are pixels. Lines may be read a
+  // vector's floats beyond their end.
+  void (*multiply_line)(const FloatLine& line, const FloatFilter& filter, float* output,
+                        const FloatEpilogue& epilogue);
 
   // target[c * target_stride + r] = source[r * source_stride + c]
   void (*transpose)(float* target, int64_t target_stride, const float* source,
