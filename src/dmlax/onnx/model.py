@@ -17,6 +17,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 import dmlax
+from dmlax._core import compat
 from dmlax._core.arguments import aval_of
 from dmlax._fused.float_convolution.plan import PackedFilter
 from dmlax.errors import Code, SpecError, UnsupportedError
@@ -58,6 +59,7 @@ Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 _PORTABLE = ("cpu", "cuda", "tpu")
 _SAME = 5e-2  # a share of the largest output: a wrong position or an open mask moves more
 _MOST_COPIED_AT_ONCE = 1 << 20  # bytes of inputs
+_PLAIN = frozenset(x for x in map(np.dtype, "?bBhHiIef") if x.isnative)  # no value is narrowed
 
 
 @dataclass(frozen=True)
@@ -195,18 +197,32 @@ class Model:
             output has more rows than its `nonzero_size` (code `sizes`).
         """
         given: Any = one_form(inputs, keywords)
-        if names := self._given_defaults(given):
-            return self._with_defaults(names)(given)
-        if self._size_inputs:
-            other, rest = self._take_sizes(given)
-            return other(rest)
-        named = self._name(given)
-        values = {name: _narrowed(name, x, self._inputs[name]) for name, x in named.items()}
-        computed = self._compiled(self.params, _on_cpu(values))
-        order = [name for name in (*self._file.outputs, *computed) if name in computed]
-        outputs = {name: computed[name] for name in order}
-        self._check_counts(outputs)
+        if not isinstance(given, Mapping):
+            given = by_name(tuple(self._file.inputs), given)
+        if not self._are_plain(given):
+            if names := self._given_defaults(given):
+                return self._with_defaults(names)(given)
+            if self._size_inputs:
+                other, rest = self._take_sizes(given)
+                return other(rest)
+            named = self._name(given)
+            given = {name: _narrowed(name, x, self._inputs[name]) for name, x in named.items()}
+        computed = self._compiled(self.params, _on_cpu(given))
+        outputs = {name: computed[name] for name in self._file.outputs}
+        if len(computed) > len(outputs):
+            outputs |= computed
+            self._check_counts(outputs)
         return outputs
+
+    def _are_plain(self, inputs: Mapping[str, Any]) -> bool:
+        """True for a dict of all inputs, arrays that need no conversion; a trace checks them."""
+        is_dict = type(inputs) is dict and inputs.keys() == self._file.inputs.keys()
+        if self._size_inputs or not is_dict:
+            return False
+        for x in inputs.values():
+            if type(x) not in (np.ndarray, compat.DeviceArray) or x.dtype not in _PLAIN:
+                return False
+        return True
 
     def apply(
         self,
@@ -903,17 +919,20 @@ def _struct(array: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
-def _on_cpu(inputs: dict[str, object]) -> dict[str, object]:
+def _on_cpu(inputs: Mapping[str, object]) -> Mapping[str, object]:
     """Has the calling thread wait while large arrays of the host are copied to a CPU's memory.
 
     The program would run on the thread that copies them, and each thread keeps what it freed. Small
     arrays are copied at once.
     """
-    arrays = [x for x in inputs.values() if isinstance(x, np.ndarray)]
-    is_small = sum(x.nbytes for x in arrays) <= _MOST_COPIED_AT_ONCE
-    if is_small or len(arrays) < len(inputs) or jax.default_backend() != "cpu":
+    count = 0
+    for x in inputs.values():
+        if not isinstance(x, np.ndarray):
+            return inputs
+        count += x.nbytes
+    if count <= _MOST_COPIED_AT_ONCE or jax.default_backend() != "cpu":
         return inputs
-    copies: dict[str, object] = jax.block_until_ready(jax.device_put(inputs))
+    copies: Mapping[str, object] = jax.block_until_ready(jax.device_put(inputs))
     return copies
 
 
