@@ -959,7 +959,7 @@ def detection_by_class(rng: Rng) -> Subgraph:
 
 def _detection(rng: Rng, is_regular: bool) -> Subgraph:
     """Equal scores and boxes are among them, and sometimes none at all is found."""
-    count, classes = int(rng.integers(8, 40)), int(rng.integers(1, 6))
+    count, classes = int(rng.integers(8, 40)), int(rng.integers(1, 12))
     background = int(rng.integers(2))
     options: dict[str, Any] = {
         "max_detections": int(rng.integers(1, 12)),
@@ -987,7 +987,7 @@ def _detection(rng: Rng, is_regular: bool) -> Subgraph:
         "a": Tensor(np.float32, anchors.shape, anchors),
         **{name: Tensor(np.float32, shape) for name, shape in outputs.items()},
     }
-    has_ties = columns == 1 and bool(rng.integers(2))
+    has_ties = bool(rng.integers(2))
     inputs = ["x", "rounded" if has_ties else "p", "a"]
     operators = [Op("ROUND", ["p"], ["rounded"])] if has_ties else []
     operators += [Op("TFLite_Detection_PostProcess", inputs, [*outputs], options)]

@@ -84,7 +84,7 @@ def _row(entry: Entry, found: dict[str, Any]) -> str:
     def yes(name: str) -> str:
         return {True: "yes", False: "no", None: ""}.get(found.get(name), found.get(name))
 
-    package, _, file = entry.name.partition("/")
+    package, file = entry.package, entry.name.removeprefix(f"{entry.package}/")
     ratio = found["ms"] / found["peer_ms"] if found.get("ms") and found.get("peer_ms") else None
     cells = (
         *(package, file, number("MB", ".1f"), yes("quantized"), yes("loads"), yes("agrees")),

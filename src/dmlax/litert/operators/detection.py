@@ -1,6 +1,7 @@
 """The boxes of an SSD detector: a custom operator that LiteRT has."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +31,8 @@ def detections(
 ) -> tuple[Array, ...]:
     """Boxes that overlap little, their classes and scores, and their count; other rows are 0.
 
-    Equal scores come in the order of classes and boxes. Where several classes of a box count,
-    LiteRT's order of equal scores of a box is that of a heap in its C++ library.
+    Equal scores come in the order of classes and boxes; where several classes of a box count, those
+    of the box are in the order of a heap.
     """
     count, classes = anchors.shape[0] if anchors.ndim else 0, call.num_classes
     expect_rank(encodings, 3)
@@ -67,7 +68,8 @@ def detections(
         sizes = most * each, 1
     else:
         rows, is_found = select(min(most, count), scores.max(1))
-        names = jnp.argsort(scores[rows], descending=True)[:, :each]
+        best_of_box = functools.partial(_by_heap, count=min(each, classes))
+        names = jax.vmap(best_of_box)(scores[rows])
         sizes = most, each
     columns = names.reshape(rows.size, -1)
 
@@ -81,6 +83,52 @@ def detections(
     of_columns = jnp.broadcast_to(boxes[rows][:, None], (*columns.shape, 4))
     found = is_found.sum(dtype=jnp.int32).astype(jnp.float32)[None]
     return fill(of_columns), fill(columns), fill(scores[rows[:, None], columns]), found
+
+
+def _by_heap(scores: Array, count: int) -> Array:
+    """The places of the best scores; equal ones in the order of libstdc++'s `std::partial_sort`."""
+    if count == 1:
+        return jnp.argmax(scores, keepdims=True)
+
+    def settle(heap: Array, length: Any, top: Any, item: Any) -> Array:
+        """Puts an item into a heap, whose least score is first: down from the top, then up."""
+
+        def descend(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            heap, hole = state
+            left, right = 2 * hole + 1, 2 * hole + 2
+            is_left = (right >= length) | (scores[heap[right]] > scores[heap[left]])
+            child = jnp.where(is_left, left, right)
+            return heap.at[hole].set(heap[child]), child
+
+        def ascend(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            heap, hole = state
+            return heap.at[hole].set(heap[(hole - 1) // 2]), (hole - 1) // 2
+
+        def is_less(state: tuple[Array, Array]) -> Array:
+            heap, hole = state
+            return (hole > top) & (scores[heap[(hole - 1) // 2]] > scores[item])
+
+        state = lax.while_loop(lambda x: 2 * x[1] + 1 < length, descend, (heap, jnp.int32(top)))
+        settled: tuple[Array, Array] = lax.while_loop(is_less, ascend, state)
+        return settled[0].at[settled[1]].set(item)
+
+    def sift(i: Array, heap: Array) -> Array:
+        top = count // 2 - 1 - i
+        return settle(heap, count, top, heap[top])
+
+    def replace(i: Array, heap: Array) -> Array:
+        is_better = scores[i] > scores[heap[0]]
+        return jnp.where(is_better, settle(heap, count, 0, i), heap)
+
+    def pop(i: Array, heap: Array) -> Array:
+        last = count - 1 - i
+        return settle(heap.at[last].set(heap[0]), last, 0, heap[last])
+
+    heap: Array = jnp.arange(count, dtype=jnp.int32)
+    heap = lax.fori_loop(0, count // 2, sift, heap)
+    heap = lax.fori_loop(count, scores.size, replace, heap)
+    heap = lax.fori_loop(0, count - 1, pop, heap)
+    return heap
 
 
 def _decode(call: Call, x: Array, anchors: Array) -> Array:
