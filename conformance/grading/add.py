@@ -58,7 +58,8 @@ def add(path: Path, root: Path | None = None) -> Added:
                 vector = _completed(call, at, [*before, *added])
                 target = _target(call, vector, folder, [*before, *added])
                 file = files.setdefault(target, _file(target, vector.operator))
-                file["vectors"].append(_encoded(vector, call))
+                near = {v.id: v for v in (*before, *added) if v.file == target}
+                file["vectors"].append(_encoded(vector, call, near.get(vector.base or "")))
                 added.append(replace(vector, file=target))
             except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
                 raise Malformed(at, f"{type(error).__name__}: {error}") from None
@@ -204,8 +205,9 @@ def _file(target: Path, operator: str) -> dict[str, Any]:
     return dict(vectors.parse(target.read_text(encoding="utf-8"))) if target.exists() else empty
 
 
-def _encoded(vector: Vector, call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON form of a vector."""
+def _encoded(vector: Vector, call: Mapping[str, Any], twin: Vector | None) -> dict[str, Any]:
+    """Return the JSON form of a vector; a twin in the same file leaves what differs from it."""
+    parts = _changed(vector, twin) if twin else _parts(vector)
     return {
         "id": vector.id,
         "rev": 1,
@@ -214,11 +216,26 @@ def _encoded(vector: Vector, call: Mapping[str, Any]) -> dict[str, Any]:
         "clause": list(vector.clause),
         "flags": sorted(vector.flags),
         **({"twin": vector.base} if vector.base else {}),
-        **{k: call[k] for k in ("after", "beside", "desc", "feature_level") if k in call},
+        **{k: call[k] for k in ("after", "beside", "feature_level") if k in call},
         "requires": sorted(vector.requires),
-        **encoded_call(vector),
+        **parts,
         "expect": _encoded_expect(vector, call.get("listed", {})),
     }
+
+
+def _parts(vector: Vector) -> dict[str, dict[str, Any]]:
+    """Return the JSON form of a call, or of a desc and its buffers."""
+    return encoded_call(vector) | ({"desc": dict(vector.desc)} if vector.desc else {})
+
+
+def _changed(vector: Vector, twin: Vector) -> dict[str, Any]:
+    """Return what differs from the twin; everything, if the twin has more fields."""
+    parts, own = _parts(vector), _parts(twin)
+    kept = ["desc"] if "desc" in parts else [*parts]
+    if any(own[part].keys() - parts[part].keys() for part in kept):
+        return parts
+    new = {k: dict(x for x in parts[k].items() if x not in own[k].items()) for k in kept}
+    return {"partial": True, **{part: fields for part, fields in new.items() if fields}}
 
 
 def encoded_call(vector: Vector) -> dict[str, Any]:

@@ -29,10 +29,19 @@ def _product(scales: list[Words]) -> Hashable:
     return float(prod(exact.decode(word, "float32").value for words in scales for word in words))
 
 
+def _entries(change: Callable[[int], int]) -> View:
+    return _of_each(lambda words: tuple(map(change, words)))
+
+
 ANYTHING: Views = {"nothing": lambda fields: None}
-ENTRIES: Views = ANYTHING | {
+VALUE: Views = ANYTHING | {
+    "its-low-bits": _entries(lambda word: word & 127),
+    "its-magnitude": _entries(lambda word: min(abs(word), word & 0x7FFFFFFF)),  # of floats, too
+}
+ENTRIES: Views = VALUE | {
     "its-ends": _of_each(lambda words: (words[0], words[-1])),
     "its-even-entries": _of_each(lambda words: tuple(words[::2])),
+    "its-odd-entries": _of_each(lambda words: tuple(words[1::2])),
     "its-sum": _of_each(sum),
 }
 AXES: Views = ANYTHING | {
@@ -40,14 +49,17 @@ AXES: Views = ANYTHING | {
     "its-columns": _of_each(lambda entries: entries[-1]),
     "its-product": _of_each(prod),
 }
-SCALES: Views = {"their-product": _product}
+TOGETHER: dict[str, Views] = {  # what the key knows of several fields
+    "scale": {"their-product": _product},
+    "signed": {"their-bytes": _entries(lambda word: word & 255)},  # and no data types
+}
 # What the key knows of a field, by the field's roles.
 VIEWS: dict[str, Views] = {
     "axes": ENTRIES,
     "elements": ENTRIES,
     "step": AXES,
-    "zero-point": ANYTHING,
-    "scale": ANYTHING,
+    "zero-point": VALUE,
+    "scale": VALUE,
 }
 
 
@@ -60,7 +72,7 @@ def keeping(operator: str) -> Iterator[Mutant]:
         names, label = fields.split(), "-and-".join(map(dashed, fields.split()))
         views = {k: v for role in roles.split() for k, v in VIEWS.get(role, {}).items()}
         if len(names) > 1:
-            views = SCALES if roles == "scale" else {}
+            views = TOGETHER.get(roles, {})
         for view, key in views.items():
             name, change = f"keeps-{label}-by-{view}", partial(_kept, names, key)
             found[name] = mutant(operator, name, f"{clauses} {first}", VALUES, KEPT, change)
