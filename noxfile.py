@@ -255,7 +255,7 @@ def torch(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Give the golden vectors and models to dmlax, both built as a user would install them."""
     _install_shown(session, ".[onnx]", "./conformance")
-    session.log("8,900 golden vectors, then 14 models: one to three minutes")
+    session.log("10,200 golden vectors, then 15 models: one to three minutes")
     session.run("dmlax-conformance", "run", "--implementation=dmlax", *session.posargs)
     session.run("dmlax-conformance", "models", "--implementation=dmlax")
 
