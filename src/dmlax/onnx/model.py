@@ -198,7 +198,7 @@ class Model:
         """
         given: Any = one_form(inputs, keywords)
         if not isinstance(given, Mapping):
-            given = by_name(tuple(self._file.inputs), given)
+            given = self._named(given)
         if not self._are_plain(given):
             if names := self._given_defaults(given):
                 return self._with_defaults(names)(given)
@@ -208,11 +208,15 @@ class Model:
             named = self._name(given)
             given = {name: _narrowed(name, x, self._inputs[name]) for name, x in named.items()}
         computed = self._compiled(self.params, _on_cpu(given))
-        outputs = {name: computed[name] for name in self._file.outputs}
+        outputs = {name: computed[name] for name in self._file.outputs if name in computed}
         if len(computed) > len(outputs):
             outputs |= computed
             self._check_counts(outputs)
         return outputs
+
+    def _named(self, inputs: object) -> dict[str, Any]:
+        """Inputs that are no dict by name."""
+        return by_name(tuple(self._file.inputs), inputs)
 
     def _are_plain(self, inputs: Mapping[str, Any]) -> bool:
         """True for a dict of all inputs, arrays that need no conversion; a trace checks them."""

@@ -106,11 +106,11 @@ def _by_heap(scores: Array, count: int) -> Array:
 
         def is_less(state: tuple[Array, Array]) -> Array:
             heap, hole = state
-            return (hole > top) & (scores[heap[(hole - 1) // 2]] > scores[item])
+            return jnp.logical_and(hole > top, scores[heap[(hole - 1) // 2]] > scores[item])
 
         state = lax.while_loop(lambda x: 2 * x[1] + 1 < length, descend, (heap, jnp.int32(top)))
-        settled: tuple[Array, Array] = lax.while_loop(is_less, ascend, state)
-        return settled[0].at[settled[1]].set(item)
+        heap, hole = lax.while_loop(is_less, ascend, state)
+        return heap.at[hole].set(item)
 
     def sift(i: Array, heap: Array) -> Array:
         top = count // 2 - 1 - i
