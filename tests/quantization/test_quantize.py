@@ -617,3 +617,74 @@ def test_values_that_nothing_reads_are_no_steps(function, kinds):
     quantized = quantize(function, params, [x])
     assert [line.operator for line in quantized.report.lines] == kinds
     assert np.allclose(quantized(x), jnp.float32(function(params, x)), atol=0.2)
+
+
+def mapped(params, x):
+    """A layer of one image, as Equinox has it."""
+
+    def of_one(x):
+        y = lax.conv_general_dilated(x[None], params["filter"], (1, 1), "SAME")[0]
+        return jax.nn.relu(y * 2 + params["bias"])
+
+    return jax.vmap(of_one)(x)
+
+
+def unmapped(params, x):
+    y = lax.conv_general_dilated(x, params["filter"], (1, 1), "SAME")
+    return jax.nn.relu(y * 2 + params["bias"])
+
+
+def transposed(params, x):
+    y = jnp.moveaxis(jnp.tensordot(x, params["kernel"], ((1,), (0,))), -1, 1)
+    return jax.nn.relu(y / 2 - params["bias"])
+
+
+def untransposed(params, x):
+    y = jnp.tensordot(x, params["kernel"], ((1,), (0,)))
+    return jnp.moveaxis(jax.nn.relu(y / 2 - params["bias"].ravel()), -1, 1)
+
+
+def heads(params, x):
+    return (x[:, :, 0, 0] @ params["kernel"]).reshape(2, 2, 3) + params["bias"].reshape(2, 3)
+
+
+def flat_heads(params, x):
+    return (x[:, :, 0, 0] @ params["kernel"] + params["bias"].ravel()).reshape(2, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "same"), [(mapped, unmapped), (transposed, untransposed), (heads, flat_heads)]
+)
+def test_what_follows_the_moves_of_a_layer_is_part_of_it(function, same):
+    draw = np.random.default_rng(0)
+    shapes = {"filter": (6, 4, 3, 3), "kernel": (4, 6), "bias": (6, 1, 1)}
+    params = {name: jnp.float32(draw.normal(size=shape)) for name, shape in shapes.items()}
+    x = jnp.float32(draw.normal(size=(2, 4, 5, 7)))
+    quantized, expected = (quantize(f, params, [x], arithmetic="float32") for f in (function, same))
+    assert len(quantized.report.lines) == 1
+    assert np.array_equal(quantized(x), expected(x))
+    assert np.array_equal(quantized.training()(params, x), expected(x))
+    tuned = jax.tree.map(lambda p: p * 1.5, params)
+    assert np.array_equal(quantized.with_params(tuned)(x), expected.with_params(tuned)(x))
+
+
+def test_a_bias_that_varies_within_an_axis_of_a_layer_is_a_sum():
+    def function(params, x):
+        y = (x @ params["kernel"]).reshape(2, 2, 3) + params["bias"]
+        return y @ params["last"]
+
+    draw = np.random.default_rng(0)
+    shapes = {"kernel": (4, 6), "bias": (3,), "last": (3, 5)}
+    params = {name: jnp.float32(draw.normal(size=shape)) for name, shape in shapes.items()}
+    x = jnp.float32(draw.normal(size=(2, 4)))
+    quantized = quantize(function, params, [x])
+    assert [line.operator for line in quantized.report.lines] == ["product", "sum", "product"]
+    assert np.allclose(quantized(x), function(params, x), atol=0.3)
+
+
+def test_the_report_counts_the_other_floats_by_line():
+    quantized = quantize(lambda w, x: jnp.cumsum(x @ w, 1) / 3 @ w, jnp.eye(4), [jnp.ones((2, 4))])
+    ((place, count),) = quantized.report.floats.items()
+    assert place.startswith("quantization/test_quantize.py:")
+    assert count == 2
+    assert f"\nin float: 2 at {place}\n" in str(quantized.report)

@@ -11,11 +11,10 @@ import numpy as np
 from jax import Array
 
 from dmlax._core.moves import MOVES
-from dmlax.quantization.program import Equation, Program, within
+from dmlax.quantization.program import LAYERS, Equation, Program, within
 
 _AFFINE = ("add", "sub", "mul", "div")
 _MOVES = {*MOVES, "pad", "convert_element_type"}  # their other operands are constants
-_LAYERS = ("conv_general_dilated", "dot_general")
 _OF_ELEMENTS = """
 abs acos acosh add and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy
 cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le
@@ -123,7 +122,7 @@ class Planner:
         loose = tuple(x for x in equation.operands if x not in program.constants)
         result = equation.results[0] if equation.results else -1
         step = Step("float", equation, loose, result)
-        if name not in _LAYERS and within(equation.params) & {*_LAYERS}:
+        if name not in LAYERS and within(equation.params) & {*LAYERS}:
             step.why = f"no operator is a {name} of layers: write the loop in Python"
             return step
         pointwise, moves = self._trace_back(step), name in _MOVES

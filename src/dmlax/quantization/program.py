@@ -1,6 +1,8 @@
 """A function as equations on numbered values, with those of constants computed."""
 
+import math
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,6 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlax._core import compat, ieee
+
+LAYERS = ("conv_general_dilated", "dot_general")
+_BIJECTIONS = ("transpose", "reshape", "squeeze", "broadcast_in_dim")
+_OF_CHANNELS = ("add", "sub", "mul", "div", "max", "min")
 
 
 class Equation(NamedTuple):
@@ -169,6 +175,90 @@ def _needed(equations: Sequence[Equation], outputs: Sequence[int]) -> Iterator[E
             yield equation
 
 
+def _lift(program: Program) -> None:
+    """Puts sums and products with constants before the moves that part them from a layer.
+
+    Such moves are those of `jnp.moveaxis` after a product, and of a layer that `jax.vmap` maps.
+    """
+    uses = Counter([*program.outputs, *(x for each in program.equations for x in each.operands)])
+    places: dict[int, int] = {}
+    for index, equation in enumerate(program.equations):
+        while (found := _lifted(program, uses, places, equation)) is not None:
+            before, place = found
+            move = program.equations[place]
+            shape, dtype = program.shapes[move.operands[0]], program.dtypes[equation.results[0]]
+            inner = program.new(jax.ShapeDtypeStruct(shape, dtype))
+            program.equations[place] = before._replace(results=(inner,))
+            program.equations[index] = move._replace(operands=(inner,), results=equation.results)
+            uses[inner] = 1
+            places |= {inner: place, equation.results[0]: index}
+            index, equation = place, program.equations[place]
+        places |= dict.fromkeys(equation.results, index)
+
+
+def _lifted(
+    program: Program, uses: Mapping[int, int], places: Mapping[int, int], equation: Equation
+) -> tuple[Equation, int] | None:
+    """A sum or a product of a moved value and a constant: before the move, and the move's place."""
+    made, number = equation, -1
+    while made.name in (*_BIJECTIONS, *_OF_CHANNELS):
+        loose = [x for x in made.operands if x not in program.constants]
+        if len(loose) != 1 or uses[loose[0]] != 1 or loose[0] not in places:
+            return None
+        number = number if number >= 0 else loose[0]
+        made = program.equations[places[loose[0]]]
+    place = places.get(number, -1)
+    moved = place >= 0 and program.equations[place].name in _BIJECTIONS
+    if not moved or made.name not in LAYERS or equation.name not in _OF_CHANNELS:
+        return None
+    move = program.equations[place]
+    (constant,) = (x for x in equation.operands if x != number)
+    held, shapes = program.shapes[constant], program.shapes
+    if held:
+        shape = _shape_before(move, shapes[move.operands[0]], shapes[number], held)
+        if shape is None:
+            return None
+
+        def back(value: Any) -> Any:
+            if move.name == "transpose":
+                return value.transpose(np.argsort(move.params["permutation"]))
+            return value.reshape(shape)
+
+        traced = jax.make_jaxpr(back)(jax.typeof(program.constants[constant]))
+        (constant,) = program.inline(traced, [constant])
+    operands = [move.operands[0] if x == number else constant for x in equation.operands]
+    return equation._replace(operands=tuple(operands)), place
+
+
+def _shape_before(
+    move: Equation, before: Sequence[int], after: Sequence[int], held: Sequence[int]
+) -> list[int] | None:
+    """The shape of a constant before a reshape; None where it varies along a part of an axis."""
+    if math.prod(before) != math.prod(after) or 0 in before:
+        return None
+    if move.name == "transpose":
+        return []
+    found, (i, j) = [], (0, 0)
+    while i < len(before) or j < len(after):
+        start, sizes = i, ([*before[i : i + 1]], [*after[j : j + 1]], [*held[j : j + 1]])
+        i, j = i + 1, j + 1
+        while math.prod(sizes[0]) != math.prod(sizes[1]):
+            if math.prod(sizes[0]) < math.prod(sizes[1]):
+                sizes[0].append(before[i])
+                i += 1
+            else:
+                sizes[1].append(after[j])
+                sizes[2].append(held[j])
+                j += 1
+        if math.prod(sizes[2]) == 1:
+            found += [1] * (min(i, len(before)) - start)
+        elif sizes[2] == sizes[1]:
+            found += sizes[0]
+        else:
+            return None
+    return found
+
+
 def path_of(keys: Any) -> str:
     """The keys of a leaf of a tree, joined by "/"."""
     return jax.tree_util.keystr(keys, simple=True, separator="/")
@@ -190,4 +280,5 @@ def trace(
     program.inputs = [program.new(jax.typeof(x)) for x in jax.tree.leaves(list(inputs))]
     program.outputs = program.inline(traced, [*numbers, *program.inputs])
     program.equations = [*_needed(program.equations, program.outputs)][::-1]
+    _lift(program)
     return program, jax.tree.structure(result), paths

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -807,7 +808,10 @@ def _report(quantized: Quantized, leaves: Sequence[Any]) -> Report:
             noise, sums = np.fmin(noise, same.signal_to_noise), sums + same.multiply_adds
             line = same._replace(signal_to_noise=float(noise), multiply_adds=sums)
         lines[key] = line
-    return Report(tuple(lines.values()))
+    floats = Counter(
+        x.place for x in plan.steps if x.kind != "move" and not (x.is_integer or x.why)
+    )
+    return Report(tuple(lines.values()), dict(floats))
 
 
 def _wanted(

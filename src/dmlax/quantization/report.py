@@ -1,7 +1,8 @@
 """The report of a quantized function."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,9 +36,15 @@ class Line(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A line for each layer: where it runs, and how exactly. It prints as a table."""
+    """A line for each layer: where it runs, and how exactly. It prints as a table.
+
+    Attributes:
+      lines: of the layers, and of what stayed float for a reason.
+      floats: how many other operations are float, by the line of the code, as a normalization's.
+    """
 
     lines: tuple[Line, ...]
+    floats: Mapping[str, int] = MappingProxyType({})
 
     @property
     def integer_share(self) -> float:
@@ -61,7 +68,8 @@ class Report(NamedTuple):
             )
             for x in self.lines
         ]
-        return "\n".join([*table(rows), self._share()])
+        floats = [f"in float: {count} at {place}" for place, count in self.floats.items()]
+        return "\n".join([*table(rows), *floats, self._share()])
 
     def _share(self) -> str:
         return f"{self.integer_share:.1%} of {self.multiply_adds:,} multiply-adds run in integers"
