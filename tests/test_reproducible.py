@@ -127,7 +127,11 @@ def test_partial_sums_below_2_to_the_minus_126_are_zero():
     x = np.float32([3 * least, *[0] * 63, -2.25 * least, 0, 1.5 * least])
     assert bits(reproducible.sum(x)) == bits(1.5 * least)  # 0.75 least is 0
     x = np.float32([1.75 * least, *[0] * 63, -least, 0, least])
-    assert bits(reproducible.sum(x)) == bits(1.75 * least)  # a term of least is 0
+    assert bits(reproducible.sum(x)) == bits(
+        0
+    )  # 0.75 least is 0, and so is the partial sum of least
+    x = np.float32([1.75 * least, *[0] * 63, -0.75 * least])
+    assert bits(reproducible.sum(x)) == bits(1.75 * least)  # a subnormal term is 0
     x = np.float32([3 * least, *[0] * 63, -1.5 * least])
     assert bits(reproducible.sum(x)) == bits(1.5 * least)
     assert bits(reproducible.dot(x, np.float32([0.3, *[1] * 64]))) == bits(-1.5 * least)

@@ -28,7 +28,7 @@ _AT_ONCE = 1 << 18  # partial sums at once, which fit in a cache
 
 
 def _settled(x: Array) -> Array:
-    """A term or a partial sum: 0 up to 2**-126, as in `float_functions.finish`."""
+    """A product or a partial sum: 0 up to 2**-126, as in `float_functions.finish`."""
     of = bits(x)
     return floats(jnp.where(of & np.int32(0x7FFFFFFF) <= LEAST_NORMAL, 0, of))
 
@@ -74,7 +74,7 @@ def _in_blocks(term: Callable[[Any], Array], depth: int, columns: int, like: Arr
 
     blocks = -(-depth // _BLOCK)
     first = 1 + (blocks - 1) % _UNROLLED
-    total = step(1, first - 1, 0, term(0))
+    total = step(1, first - 1, 0, _settled(term(0)))
     if turns := (blocks - first) // _UNROLLED:
         total = lax.fori_loop(0, turns, functools.partial(step, first, _UNROLLED), total)
     return _join(total)
@@ -105,7 +105,7 @@ def _row(x: Array, y: Array) -> Array:
 def total(x: Array, axes: tuple[int, ...]) -> Array:
     """The sum of float32 along axes, which it keeps with size 1, in the same order.
 
-    Terms and partial sums up to 2**-126 are 0.
+    Subnormal terms are 0, and so are partial sums up to 2**-126.
     """
     first, last = (min(axes), max(axes) + 1) if axes else (x.ndim, x.ndim)
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
@@ -124,7 +124,7 @@ def total_by_columns(x: Array) -> Array:
     """The sums along the middle axis of [B, K, N] float32: [B, N], in plain XLA."""
     columns = x.shape[0] * x.shape[2]
     rows = x.swapaxes(0, 1).reshape((x.shape[1], columns))
-    summed = _in_blocks(_blocks(ieee.apart(rows), _settled), x.shape[1], columns, x)
+    summed = _in_blocks(_blocks(ieee.apart(rows), flush), x.shape[1], columns, x)
     return finish(_positive(summed)).reshape((x.shape[0], x.shape[2]))
 
 

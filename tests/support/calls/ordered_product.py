@@ -52,13 +52,27 @@ def _settled(x: np.ndarray) -> np.ndarray:
 
 
 def wanted(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The products by the definition: element i belongs to lane i % 64, and a tree adds lanes."""
-    x, y = (np.where(np.abs(each) < _LEAST, np.float32(0), each) for each in (x, y))
-    lanes = np.zeros((64, len(x), x.shape[1], y.shape[2]), np.float32)
+    """The products by the definition, of which each is a term."""
+    x, y = (_flushed(each) for each in (x, y))
     with np.errstate(all="ignore"):
-        for k in range(x.shape[2]):
-            product = _settled(x[:, :, k, None] * y[:, None, k])
-            lanes[k % 64] = _settled(lanes[k % 64] + product)
+        return _in_lanes(_settled(x[:, :, :, None] * y[:, None]))
+
+
+def wanted_sums(x: np.ndarray) -> np.ndarray:
+    """The sums along the middle axis, which stays, by the definition."""
+    return _in_lanes(_flushed(x)[:, None])
+
+
+def _flushed(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < _LEAST, np.float32(0), x)
+
+
+def _in_lanes(terms: np.ndarray) -> np.ndarray:
+    """The sums along axis 2: term i belongs to lane i % 64, and a tree adds lanes."""
+    lanes = np.zeros((64, *terms.shape[:2], *terms.shape[3:]), np.float32)
+    with np.errstate(all="ignore"):
+        for k in range(terms.shape[2]):
+            lanes[k % 64] = _settled(lanes[k % 64] + terms[:, :, k])
         vectors = lanes.reshape(4, 16, *lanes.shape[1:])
         sums = _settled(_settled(vectors[0] + vectors[1]) + _settled(vectors[2] + vectors[3]))
         while len(sums) > 1:

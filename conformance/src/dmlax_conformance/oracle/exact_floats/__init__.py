@@ -95,8 +95,8 @@ _SUM_CLAUSES = """
 EXS-1 (result): Term i of the last axis is added to sum i modulo 64, one after another. The 64 sums
   are four vectors of 16, (0 + 1) + (2 + 3); then halves are added until one is left.
 EXS-2 (result): With B the terms are products, each rounded to FLOAT32.
-EXS-3 (result): Subnormal operands of products are 0, and so are terms and partial sums up to
-  2^-126. A sum that is zero is plus zero, as is a sum of nothing.
+EXS-3 (result): Subnormal terms and operands of products are 0, and so are products and partial
+  sums up to 2^-126. A sum that is zero is plus zero, as is a sum of nothing.
 EXS-4: A and B are FLOAT32.
 EXS-5: The sizes of A and B repeat to each other.
 EXS-6: A has an axis.

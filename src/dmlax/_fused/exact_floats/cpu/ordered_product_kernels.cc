@@ -262,8 +262,8 @@ float sum_row(const float* x, int64_t depth) {
     for (int v = 0; v < kVectors; ++v) {
       const int64_t at = i + v * kLanes, left = depth - at;
       if (left <= 0) break;
-      const Floats term = settle<true>(left < kLanes ? load_some(x + at, left) : load(x + at));
-      sums[v] = settle<true>(sums[v] + term);
+      const Floats term = left < kLanes ? load_some(x + at, left) : load(x + at);
+      sums[v] = settle<true>(sums[v] + flush_if<true>(term));
     }
   }
   float last[2 * kMostLanes] = {};
@@ -287,8 +287,8 @@ void sum_columns(const float* x, int64_t depth, int64_t step, int64_t count, flo
     float* to = lanes + k % kOrderedLanes * width;
     for (int64_t c = 0; c < count; c += kLanes) {
       const Floats term =
-          settle<true>(c + kLanes <= count ? load(x + c) : load_some(x + c, count - c));
-      store(to + c, k < kOrderedLanes ? term : settle<true>(load(to + c) + term));
+          flush_if<true>(c + kLanes <= count ? load(x + c) : load_some(x + c, count - c));
+      store(to + c, settle<true>(k < kOrderedLanes ? term : load(to + c) + term));
     }
   }
   add_lanes<true>(lanes, width, std::min<int64_t>(depth, kOrderedLanes));
