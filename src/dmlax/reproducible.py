@@ -20,7 +20,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from dmlax._core import float_functions, ieee, ordered_products, sums
 from dmlax._core.arguments import Rules, aval_of, broadcast_shapes
 from dmlax._core.float_functions import VERSION as VERSION
-from dmlax._fused.exact_floats import call as call  # the import brings the kernels
+from dmlax._fused.exact_floats import call as _kernels  # noqa: F401  the import brings them
 
 __all__ = [
     *("VERSION", "add", "atan", "cos", "divide", "dot", "erf", "exp", "exp2", "expm1", "gelu"),

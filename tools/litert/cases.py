@@ -764,7 +764,7 @@ def l2_pool(rng: Rng) -> Subgraph:
 
 @case
 def descriptions(rng: Rng) -> Subgraph:
-    """What depends on sizes and constants, beside one tensor."""
+    """Operators that describe a tensor or fill one from constants."""
     shape = tuple(int(n) for n in rng.integers(1, 6, int(rng.integers(1, 5))))
     name = _one(rng, "SHAPE", "RANK", "FILL", "RANGE", "ONE_HOT", "ZEROS_LIKE")
     dtype = _one(rng, np.float32, np.int32)

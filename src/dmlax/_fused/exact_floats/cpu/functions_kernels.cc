@@ -2,19 +2,14 @@
 // of its namesake in `_core/float_functions.py`, operation for operation; nothing is contracted.
 #include "dmlax/_fused/exact_floats/cpu/functions_kernels.h"
 
-#include "dmlax/_cpu/simd/floats.h"
+#include "dmlax/_fused/exact_floats/cpu/float_bits.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-constexpr int kFraction = 23;
-constexpr int32_t kLeastNormal = 1 << kFraction, kInfinity = 255 << kFraction;
-constexpr int32_t kMagnitude = 0x7fffffff, kSign = ~kMagnitude, kNan = 0x7fc00000;
 constexpr int32_t kLeastMantissa = 0x3f3504f3;  // the square root of one half
 constexpr float kInfinite = __builtin_inff();
 constexpr float kLn2Top = 0.693145751953125f, kLn2Rest = 1.4286068e-06f;
-
-typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
 
 struct Pair {
   Floats high, low;
@@ -25,11 +20,9 @@ struct Pair {
   Pair operator-() const { return {-high, -low}; }
 };
 
-inline Ints bits(Floats x) { return reinterpret_cast<Ints>(x); }
-inline Floats floats(Ints x) { return reinterpret_cast<Floats>(x); }
 inline Floats to_floats(Ints x) { return __builtin_convertvector(x, Floats); }
 inline Ints to_integers(Floats x) { return __builtin_convertvector(x, Ints); }
-inline Floats magnitude(Floats x) { return floats(bits(x) & kMagnitude); }
+inline Floats magnitude(Floats x) { return floats(magnitude_bits(x)); }
 inline Floats put_sign(Floats of, Floats x) { return floats((bits(of) & kSign) | bits(x)); }
 inline Pair pair(float high, float low) { return {all(high), all(low)}; }
 
@@ -38,7 +31,7 @@ inline Floats flush(Floats x) {
 }
 
 inline Floats finish(Floats x) {
-  const Ints size = bits(x) & kMagnitude;
+  const Ints size = magnitude_bits(x);
   const Ints kept = size <= kLeastNormal ? bits(x) & kSign : bits(x);
   return floats(size > kInfinity ? Ints{} + kNan : kept);
 }
@@ -289,7 +282,7 @@ inline Floats square_root(Floats x) {
 }
 
 Floats rsqrt(Floats x) {
-  const Ints exponent = ((bits(x) & kMagnitude) >> kFraction) - 127, is_odd = exponent & 1;
+  const Ints exponent = (magnitude_bits(x) >> kFraction) - 127, is_odd = exponent & 1;
   const Floats mantissa = floats((bits(x) & (kLeastNormal - 1)) | ((is_odd + 127) << kFraction));
   const Floats root = square_root(mantissa), inverse = 1.0f / root;
   const Pair square = product_of(root, root);
@@ -306,7 +299,7 @@ void apply(const float* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; i += kLanes) {
     const int64_t lanes = count - i < kLanes ? count - i : kLanes;
     const Floats x = lanes == kLanes ? load(from + i) : load_some(from + i, lanes);
-    const Ints is_nan = (bits(x) & kMagnitude) > kInfinity;
+    const Ints is_nan = magnitude_bits(x) > kInfinity;
     const Floats number = flush(floats(bits(x) & ~is_nan));
     const Ints value = bits(finish(function(number)));
     const Floats result = floats((value & ~is_nan) | (is_nan & kNan));

@@ -6,42 +6,40 @@
 #include <cstring>
 #include <type_traits>
 
-#include "dmlax/_cpu/simd/floats.h"
+#include "dmlax/_fused/exact_floats/cpu/float_bits.h"
 
 namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-constexpr int32_t kLeastNormal = 1 << 23, kMagnitude = 0x7fffffff, kInfinity = 255 << 23;
-constexpr int32_t kNan = 0x7fc00000;
 constexpr int kStored = 6;  // sums that wait for the rest of the tree
 
 constexpr int kTileRows = kLanes == Simd::kLanes && kLanes == 16 ? 12 : 4;
 constexpr int kTileVectors = 2;
 
 inline Floats zero_where(Ints mask, Floats x) {
-  return reinterpret_cast<Floats>(reinterpret_cast<Ints>(x) & ~mask);
+  return floats(bits(x) & ~mask);
 }
 
 // Zero up to 2**-126. Without `settles` no such number comes.
 template <bool settles>
 inline Floats settle(Floats x) {
   if constexpr (!settles) return x;
-  return zero_where((reinterpret_cast<Ints>(x) & kMagnitude) <= kLeastNormal, x);
+  return zero_where(magnitude_bits(x) <= kLeastNormal, x);
 }
 
 // Zero for subnormal numbers.
 template <bool flushes>
 inline Floats flush_if(Floats x) {
   if constexpr (!flushes) return x;
-  return zero_where((reinterpret_cast<Ints>(x) & kMagnitude) < kLeastNormal, x);
+  return zero_where(magnitude_bits(x) < kLeastNormal, x);
 }
 
 // A result: no negative zero, and one NaN.
 inline Floats finish(Floats x) {
-  const Ints size = reinterpret_cast<Ints>(x) & kMagnitude;
-  const Ints kept = reinterpret_cast<Ints>(x) & ~(size <= kLeastNormal);
+  const Ints size = magnitude_bits(x);
+  const Ints kept = bits(x) & ~(size <= kLeastNormal);
   const Ints is_nan = size > kInfinity;
-  return reinterpret_cast<Floats>((kept & ~is_nan) | (is_nan & kNan));
+  return floats((kept & ~is_nan) | (is_nan & kNan));
 }
 
 // Subnormal numbers become 0.
@@ -53,8 +51,6 @@ void flush(float* x, int64_t count) {
     std::memcpy(x + i, &bits, sizeof bits);
   }
 }
-
-typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
 
 // Magnitudes less 1, so that zero becomes the greatest.
 inline Words magnitude_less_one(Floats x) { return (reinterpret_cast<Words>(x) & kMagnitude) - 1; }
