@@ -259,7 +259,7 @@ def has_double_pair(model: onnx.ModelProto) -> bool:
     producers = {node.output[0]: node for node in model.graph.node}
     for node in model.graph.node:
         before = producers.get(node.input[0]) if node.op_type == "QuantizeLinear" else None
-        while before is not None and before.op_type in ("Clip", "Identity", "Relu"):
+        while before is not None and before.op_type in ("Clip", "Dropout", "Identity", "Relu"):
             before = producers.get(before.input[0])
         if before is not None and before.op_type == "DequantizeLinear":
             return True

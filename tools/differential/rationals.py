@@ -275,6 +275,7 @@ def _by_peer(node: onnx.NodeProto, operands: Any, noise: Any, opset: int) -> dic
         is_float = y.dtype.kind == "f"
         error = before * gain + loss * size
         error += bool(before) if node.op_type in _JUMPS else 0
+        error += _LOST.get(node.op_type, 0)
         outputs[name] = real(y.astype(np.float64), error) if is_float else y
     return outputs
 
@@ -292,6 +293,7 @@ _MOVES = """
 _JUMPS = ("Ceil", "Floor", "Hardmax", "Round", "Sign", "ThresholdedRelu")
 _GAINS = dict.fromkeys(_MOVES.split(), (1, 0))  # the growth of errors, and the error of results
 _GAINS["Sub"] = 2, 0
+_LOST = {"Sigmoid": Fraction(1, 1 << 25)}  # ONNX Runtime's of -18 and below is 0
 
 
 _FUNCTIONS: dict[str, Any] = {

@@ -277,6 +277,25 @@ def total_of_last(x: Floats, axes: Sequence[int]) -> Floats:
     return total(total(x, range(last, x.ndim), IN_PACKETS), first, IN_TURN)
 
 
+def root_of_squares(x: Array, total: Callable[[Array], Array]) -> Array:
+    """The root of a sum of squares; 0 has the gradient 0.
+
+    Squares of tiny numbers would be subnormal, which XLA takes for 0: they are scaled by a power
+    of 2, which changes no bit of other results.
+    """
+    power = 1 - jnp.finfo(x.dtype).minexp // 2
+    scale, least = x.dtype.type(2.0**power), 2.0 ** (-5 * power // 8)
+
+    def root(y: Array) -> Array:
+        found = total(ieee.multiply(y, y))
+        is_zero = found == 0
+        return jnp.where(is_zero, found, ieee.sqrt(jnp.where(is_zero, jnp.ones_like(found), found)))
+
+    found = root(x)
+    of_tiny = ieee.multiply(root(ieee.multiply(x, scale)), 1 / scale)
+    return jnp.where(found < least, of_tiny, found)
+
+
 def mean(x: Floats, axes: Sequence[int], order: Order | None = None) -> Floats:
     """The mean along axes, which it keeps with size 1, by default of `total_of_last`."""
     count = math.prod(x.shape[axis] for axis in axes)

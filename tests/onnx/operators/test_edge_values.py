@@ -1,5 +1,6 @@
 """NaN, ends of ranges, integer powers and training modes, beside ONNX Runtime."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -211,3 +212,26 @@ def test_known_halves_beyond_int64():
         np.int64,
     )
     file.compare()
+
+
+@pytest.mark.parametrize("arithmetic", ["float32", "exact"])
+def test_norms_of_tiny_numbers_are_not_zero(arithmetic):
+    file = File(18)
+    rows = RNG.normal(size=(6, 1, 5)).astype(np.float32)
+    tiny = file.input(rows * np.float32([1, 1e-10, 1e-19, 1e-22, 1e-30, 0]).reshape(6, 1, 1))
+    unit = file.node("LpNormalization", tiny, axis=2)
+    norms = [
+        file.node("ReduceL2", tiny, file.constant(integers(2))),
+        file.node("GlobalLpPool", tiny, p=2),
+        file.node("LpPool", tiny, p=2, kernel_shape=[5]),
+    ]
+    for name in (unit, *norms):
+        file.output(name, np.float32)
+    model = dmlax.onnx.load(file.model(), arithmetic=arithmetic)
+    found, wide = model(file.inputs), file.inputs[tiny].astype(np.float64)
+    wanted = np.sqrt((wide**2).sum(2, keepdims=True))
+    for name in norms:
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-6)
+    np.testing.assert_allclose(found[unit] * wanted, wide, rtol=1e-6)
+    grad = jax.grad(lambda x: model(x)[norms[0]].sum() + model(x)[unit].sum())
+    assert np.isfinite(grad(file.inputs[tiny])).all()

@@ -1,5 +1,6 @@
 """Normalizations by statistics of the input, each of which has one order (`_core/sums.py`)."""
 
+import functools
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -82,11 +83,11 @@ def mean_variance_normalization(x: Array, *, axes: tuple[int, ...] = (0, 2, 3)) 
 def lp_normalization(x: Array, *, axis: int = -1, p: Annotated[int, (1, 2)] = 2) -> Array:
     """Divides by the norm along an axis; rows of zeros stay zeros."""
     wide = sums.wide(x)
-    powers = jnp.abs(wide) if p == 1 else ieee.multiply(wide, wide)
-    total: Array = sums.total(powers, normalize_axis_tuple(axis, x.ndim), sums.IN_TURN)
-    is_zero = total == 0
-    total = jnp.where(is_zero, jnp.ones_like(total), total)
-    quotient = ieee.divide(wide, total if p == 1 else ieee.sqrt(total))
+    axes = normalize_axis_tuple(axis, x.ndim)
+    total = functools.partial(sums.total, axes=axes, order=sums.IN_TURN)
+    norm = total(jnp.abs(wide)) if p == 1 else sums.root_of_squares(wide, total)
+    is_zero = norm == 0
+    quotient = ieee.divide(wide, jnp.where(is_zero, jnp.ones_like(norm), norm))
     return ieee.narrow(jnp.where(is_zero, jnp.zeros_like(wide), quotient), x.dtype)
 
 

@@ -104,7 +104,7 @@ def _lp_pool(x: Array, p: float, total: Callable[[Array], Array]) -> Array:
     if p == 1:
         return sums.narrow(total(jnp.abs(wide)), x.dtype)
     if p == 2:
-        return sums.narrow(ieee.sqrt(total(ieee.multiply(wide, wide))), x.dtype)
+        return sums.narrow(sums.root_of_squares(wide, total), x.dtype)
     return sums.narrow(total(jnp.abs(wide) ** p) ** (1 / p), x.dtype)
 
 

@@ -57,8 +57,9 @@ def _total_of_squares(x: Array, axes: Sequence[int]) -> Any:
 
 
 def _root_of_squares(x: Array, axes: Sequence[int]) -> Any:
-    total = _total_of_squares(x, axes)
-    return ieee.sqrt(total) if is_float(total) else jnp.sqrt(total)
+    if is_float(x):
+        return sums.root_of_squares(x, functools.partial(_total, axes=axes))
+    return jnp.sqrt(_total_of_squares(x, axes))
 
 
 def _log_of_exponentials(x: Array, axes: Sequence[int]) -> Any:
