@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("readers_jax")
 ROOT = Path(__file__).parent.parent
 PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
 
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("errors", "explain", "directml"))]
 PAGES += [
     f"docs/{name}.md" for name in ("choosing_size", "exactness", "requantization", "saving", "x64")
 ]
