@@ -14,9 +14,10 @@ import dmlax.onnx
 from dmlax.onnx import peer
 from tools.differential.graphs import Drawn, draw
 from tools.differential.own_process import PeerError, in_own_process
-from tools.differential.rationals import FLOAT16, Real, Steps, evaluate
+from tools.differential.rationals import FLOAT16, JUMPS, Real, Steps, evaluate
 
 OURS = ("float32", "exact")
+_BYTE = np.zeros((), np.uint8)
 
 
 def check_all(seeds: range) -> list[tuple[int, str, str]]:
@@ -114,12 +115,14 @@ def _meanings(
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What a file says, and how far ONNX Runtime may be from it; None if it changes the file."""
     is_changed = any(x(drawn.model) for x in (has_float_operand, has_double_pair, has_blocks))
+    is_changed |= drawn.size == "bytes" and has_wide_product(drawn.model)
     is_shared = arithmetic == "float32" and has_shared_int8(drawn.model)
     if drawn.size != "small":
         found = in_own_process(peer.run_every_tensor, drawn.model, drawn.inputs)
         arrays = {x.name: numpy_helper.to_array(x) for x in drawn.model.graph.initializer}
         nodes = (node for node in drawn.model.graph.node if node.op_type == "QuantizeLinear")
         step = max((float(np.abs(arrays[node.input[1]]).max()) for node in nodes), default=0.0)
+        step += any(node.op_type in JUMPS for node in drawn.model.graph.node)
         near = {name: _around(x, drawn.size == "sums", step) for name, x in found.items()}
         is_fused = is_fused and drawn.noise != FLOAT16 and arithmetic == "float32"
         if drawn.size == "sums" or is_changed or is_shared or not is_fused:
@@ -226,6 +229,21 @@ def has_float_operand(model: onnx.ModelProto) -> bool:
         node for node in model.graph.node if node.op_type in ("Conv", "ConvTranspose", "Gemm")
     )
     return any(not floats.isdisjoint(node.input[1:]) for node in products)
+
+
+def has_wide_product(model: onnx.ModelProto) -> bool:
+    """True where ONNX Runtime multiplies the floats of 16 bits, in an order that is its own."""
+    arrays = {x.name: numpy_helper.to_array(x) for x in model.graph.initializer}
+    wide = {
+        node.output[0]
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear" and arrays.get(node.input[0], _BYTE).itemsize == 2
+    }
+    return any(
+        not wide.isdisjoint(node.input)
+        for node in model.graph.node
+        if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul")
+    )
 
 
 def has_blocks(model: onnx.ModelProto) -> bool:

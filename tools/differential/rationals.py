@@ -86,6 +86,14 @@ def _refuse_ties(x: Any, outputs: list[Any], opset: int) -> None:
         raise OverflowError("float32 may round a quotient of DynamicQuantizeLinear to a tie")
 
 
+def _refuse_near_values(op: str, reals: list[Real]) -> None:
+    """Refuses an index of floats whose errors may put them in another order."""
+    for x in reals:
+        apart = np.diff(np.sort(np.asarray(x.value).ravel()))
+        if np.any(apart <= 2 * np.max(x.error, initial=0)):
+            raise OverflowError(f"{op} may choose any of some floats")
+
+
 def _with_whole_factor(x: Real, scale: np.ndarray) -> Real:
     unit = Fraction(abs(float(scale.ravel()[0])))
     lost = 1 - unit * math.floor(np.float32(1) / np.float32(unit))
@@ -273,8 +281,10 @@ def _by_peer(node: onnx.NodeProto, operands: Any, noise: Any, opset: int) -> dic
         size = Fraction(float(np.abs(y).max(initial=0)))
         gain, loss = _GAINS.get(node.op_type, (8, max(noise, FLOAT32)))
         is_float = y.dtype.kind == "f"
+        if before and not is_float and node.op_type in _CHOICES:
+            _refuse_near_values(node.op_type, reals)
         error = before * gain + loss * size
-        error += bool(before) if node.op_type in _JUMPS else 0
+        error += bool(before) if node.op_type in JUMPS else 0
         error += _LOST.get(node.op_type, 0)
         outputs[name] = real(y.astype(np.float64), error) if is_float else y
     return outputs
@@ -290,7 +300,8 @@ _MOVES = """
   ReduceMin Relu Reshape Round Sign Slice SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze
   Where
 """
-_JUMPS = ("Ceil", "Floor", "Hardmax", "Round", "Sign", "ThresholdedRelu")
+_CHOICES = ("ArgMax", "ArgMin", "MaxPool", "TopK")
+JUMPS = ("Ceil", "Floor", "Hardmax", "Round", "Sign", "ThresholdedRelu")
 _GAINS = dict.fromkeys(_MOVES.split(), (1, 0))  # the growth of errors, and the error of results
 _GAINS["Sub"] = 2, 0
 _LOST = {"Sigmoid": Fraction(1, 1 << 25)}  # ONNX Runtime's of -18 and below is 0
