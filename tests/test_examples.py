@@ -21,7 +21,7 @@ PAGES += [
     f"docs/{name}.md" for name in ("choosing_size", "exactness", "requantization", "saving", "x64")
 ]
 PAGES += [f"docs/{name}.md" for name in ("onnx", "onnx_files")]
-PAGES += [f"docs/{name}.md" for name in ("calibration", "quantization", "quantize", "training")]
+PAGES += [f"docs/{name}.md" for name in ("calibration", "quantization", "training")]
 PAGES += [f"docs/migrating_from_{origin}.md" for origin in ("onnx", "directml")]
 PAGES += sorted(
     page.relative_to(ROOT).as_posix()
@@ -30,19 +30,18 @@ PAGES += sorted(
 )
 
 
-TRAINS = ("docs/quantize.md",)  # a network
 EXPORTS = ("docs/saving.md",)  # a program with kernels
 
 
 def marks_of(page, is_slow):
-    """The marks of a page: a network takes long, and an export has kernels."""
+    """The marks of a page: an export has kernels."""
     return [*[needs_kernels] * (page in EXPORTS), *[pytest.mark.slow] * bool(is_slow)]
 
 
 @pytest.mark.parametrize(
     ("page", "x64"),
     [
-        pytest.param(page, x64, marks=marks_of(page, x64 and (i % 3 or page in TRAINS)))
+        pytest.param(page, x64, marks=marks_of(page, x64 and i % 3))
         for i, page in enumerate(PAGES)
         for x64 in (False, True)
     ],
