@@ -21,7 +21,7 @@ extensions = [
     "directives",
     "signatures",
 ]
-exclude_patterns = ["examples", "pictures"]
+exclude_patterns = ["examples", "pictures", "upstream"]  # upstream: for maintainers elsewhere
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["pages.css"]

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted(set((ROOT / "findings").glob("*.sh")) - {ROOT / "findings/environment.sh"})
-UPSTREAM = sorted((ROOT / "findings/upstream").glob("*.md"))
+UPSTREAM = sorted((ROOT / "docs/upstream").glob("*.md"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
