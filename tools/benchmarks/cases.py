@@ -2,9 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -152,10 +150,6 @@ class Problem:
         return dmlax.quantized_linear_convolution(
             x, filter, self.bias, **self.parameters, **options
         )
-
-    def jitted(self, **options: Any) -> Callable[[ArrayLike, Filter], Array]:
-        """The jitted layer, a function of the input and the filter."""
-        return jax.jit(partial(self.call, **options))
 
 
 def layers(pattern: str, kind: str = "convolution") -> list[Layer]:

@@ -39,11 +39,6 @@ class Peaks:
     products_per_second: float
     bytes_per_second: float  # read and written
 
-    def least_seconds(self, products: float, moved: float) -> tuple[float, str]:
-        """Return the least time of the work, and which of the two peaks bounds it."""
-        multiply, copy = products / self.products_per_second, moved / self.bytes_per_second
-        return max((multiply, "products"), (copy, "bytes"))
-
     def facts(self) -> dict[str, float | str]:
         """The peaks, for a report."""
         return {

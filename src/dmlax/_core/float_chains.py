@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from jax import lax
 
-from dmlax._core import labels
+from dmlax._core import compat, labels
 from dmlax._core.compat import ClosedProgram, Constant, Equation, Program
 from dmlax._core.moves import MOVES
 
@@ -56,8 +56,9 @@ def _found(program: Program, parts: Mapping[str, str], chains: _Chains) -> Itera
     for equation in program.eqns:
         before = [_chain_of(variable, chains) for variable in equation.invars]
         name = _operator(equation)
-        inner = None if name else _inlined(equation)
-        if inner is not None:
+        called = None if name else compat.called(equation)
+        if called is not None:
+            inner = called.jaxpr
             inside: _Chains = dict(zip(inner.invars, before, strict=True))
             yield from _found(inner, parts, inside)
             after = [_chain_of(variable, inside) for variable in inner.outvars]
@@ -93,16 +94,6 @@ def _operator(equation: Equation) -> str:
     name = str(equation.params.get("name", ""))
     calls = itertools.chain.from_iterable(map(labels.labels, labels.programs(equation)))
     return name if any(repr(call).startswith(f"{name}(") for call in calls) else ""
-
-
-def _inlined(equation: Equation) -> Program | None:
-    """The program that an equation calls once with its own operands, as `jax.jit` does."""
-    if equation.primitive.name in ("scan", "while", "cond"):
-        return None
-    programs = list(labels.programs(equation))
-    if len(programs) == 1 and len(programs[0].invars) == len(equation.invars):
-        return programs[0] if len(programs[0].outvars) == len(equation.outvars) else None
-    return None
 
 
 def _after_operator(part: str | None, before: Sequence[_Chain | None]) -> _Chain | None:
