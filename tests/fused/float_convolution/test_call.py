@@ -72,6 +72,33 @@ def test_long_lines_of_few_columns(columns, stride):
 
 
 @needs_kernels
+@pytest.mark.parametrize("channels", [2, 5, 8, 13, 17, 24])
+@pytest.mark.parametrize(("height", "width", "stride"), [(1, 40, 1), (2, 31, 2), (3, 9, 1)])
+def test_depthwise_images_lower_than_their_windows(channels, height, width, stride):
+    rng = np.random.default_rng([channels, width])
+    image, filter, residual, factor, bias = (
+        np.asarray(rng.integers(-99, 99, shape) / 64, np.float32)
+        for shape in [(2, channels, height, width), (channels, 1, 5, 5)]
+        + [(2, channels, height, (width - 1) // stride + 1)]
+        + [(channels,)] * 2
+    )
+    for is_last, has_factor in itertools.product((False, True), repeat=2):
+        moved = (np.moveaxis(x, 1, -1) if is_last else x for x in (image, residual))
+        x, addend = (jnp.asarray(np.ascontiguousarray(array)) for array in moved)
+        plan, operands = FLOAT_CONVOLUTION.plan(
+            *(x, filter, factor if has_factor else None, bias, addend),
+            output_sizes=residual.shape[2:],
+            groups=channels,
+            geometry=Geometry((1, stride), ((2, 2), (2, 2)), (1, 1), is_last, is_last),
+            epilogue=Epilogue("clip", -3.0, 5.0),
+        )
+        found = np.asarray(call(plan, operands, "native_cpu"))
+        found = np.moveaxis(found, -1, 1) if is_last else found
+        drawn = calls.Drawn(plan, operands, image, filter, residual)
+        np.testing.assert_array_equal(found, calls.wanted(drawn))
+
+
+@needs_kernels
 def test_a_window_of_a_very_long_step():
     x, filter = np.ones((1, 1, 3), np.float32), np.ones((1, 1, 3), np.float32)
     geometry = Geometry((2**31 - 1,), ((0, 0),), (1,), False, False)

@@ -31,6 +31,21 @@ struct Simd : X86<Simd>, ScalarBits {
     return _mm256_loadu2_m128(columns + column_of(vector, 4), columns + column_of(vector, 0));
   }
 
+  // --- kMasksFloats
+
+  static constexpr bool kMasksFloats = true;
+
+  static __m256i first_floats(int64_t count) {
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(count)), lanes);
+  }
+  static __m256 load_first_floats(const float* from, int64_t count) {
+    return _mm256_maskload_ps(from, first_floats(count));
+  }
+  static void store_first_floats(float* to, __m256 f, int64_t count) {
+    _mm256_maskstore_ps(to, first_floats(count), f);
+  }
+
 #ifndef __AVXVNNI__
 
   // --- products

@@ -9,7 +9,7 @@ namespace {
 struct Simd : X86<Simd> {
   static constexpr bool kPacksRows = true, kKeepsWindows = true;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
-  static constexpr bool kInterleavesPanels = true;
+  static constexpr bool kInterleavesPanels = true, kMasksFloats = true;
 
   // --- int32
 
@@ -39,6 +39,15 @@ struct Simd : X86<Simd> {
     const auto lane = [&](int i) { return _mm_loadu_ps(columns + column_of(vector, 4 * i)); };
     const __m512 low = _mm512_insertf32x4(_mm512_castps128_ps512(lane(0)), lane(1), 1);
     return _mm512_insertf32x4(_mm512_insertf32x4(low, lane(2), 2), lane(3), 3);
+  }
+
+  // --- kMasksFloats
+
+  static __m512 load_first_floats(const float* from, int64_t count) {
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from);
+  }
+  static void store_first_floats(float* to, __m512 f, int64_t count) {
+    _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << count) - 1), f);
   }
 
   // --- products

@@ -26,13 +26,21 @@ inline Floats load(const float* from) {
 
 inline void store(float* to, Floats value) { std::memcpy(to, &value, sizeof value); }
 
+template <typename S = Simd>
 inline Floats load_some(const float* from, int64_t count) {
+  if constexpr (S::kMasksFloats) {
+    return reinterpret_cast<Floats>(S::load_first_floats(from, count));
+  }
   Floats value = {};
   std::memcpy(&value, from, static_cast<size_t>(count) * sizeof(float));
   return value;
 }
 
+template <typename S = Simd>
 inline void store_some(float* to, Floats value, int64_t count) {
+  if constexpr (S::kMasksFloats) {
+    return S::store_first_floats(to, reinterpret_cast<typename S::Floats>(value), count);
+  }
   std::memcpy(to, &value, static_cast<size_t>(count) * sizeof(float));
 }
 

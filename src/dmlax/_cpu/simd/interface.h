@@ -30,6 +30,7 @@ struct OptionalFeatures {
   static constexpr bool kPermutesBytes = false;
   static constexpr bool kExpandsBytes = false;
   static constexpr bool kStoresMasked = false;  // coordinates are written a vector at a time
+  static constexpr bool kMasksFloats = false;   // the first floats of a vector are read and written
 };
 
 }  // namespace dmlax
@@ -230,6 +231,13 @@ concept MaskInstructions =
       { S::store_first(numbers, count, v) } -> Is<void>;
     };
 
+template <typename S>
+concept FloatMaskInstructions =
+    requires(typename S::Floats f, const float* from, float* to, int64_t count) {
+      { S::load_first_floats(from, count) } -> Is<typename S::Floats>;  // zeros follow them
+      { S::store_first_floats(to, f, count) } -> Is<void>;
+    };
+
 static_assert(SimdInstructions<Simd>);
 static_assert(!Simd::kMultipliesRows || RowInstructions<Simd>);
 static_assert(!Simd::kRequantizesRows || RequantizeInstructions<Simd>);
@@ -240,6 +248,7 @@ static_assert(!Simd::kMultipliesQuads || QuadInstructions<Simd>);
 static_assert(!Simd::kPermutesBytes || ByteInstructions<Simd>);
 static_assert(!Simd::kExpandsBytes || ExpandInstructions<Simd>);
 static_assert(!Simd::kStoresMasked || MaskInstructions<Simd>);
+static_assert(!Simd::kMasksFloats || FloatMaskInstructions<Simd>);
 
 constexpr int kVectors = static_cast<int>(kPanelWidth) / Simd::kLanes;
 

@@ -142,12 +142,12 @@ class Windows {
   // Points to the channels of the taps of `count` pixels: [tap][pixel], `pitch` apart.
   void point(int64_t count, const float** taps, int64_t pitch) {
     for (int64_t i = 0; i < count;) {
-      const int64_t pixels = whole_[0] && whole_[1] ? std::min(count - i, whole_pixels()) : 0;
-      const int64_t run = std::max<int64_t>(1, pixels);
+      const int64_t run = std::max<int64_t>(1, std::min(count - i, whole_pixels()));
       const int64_t step = shape_.axes[kAxes - 1].stride * shape_.inputs;
-      for_each_tap([&](int64_t tap, const float* from) {
+      for_each_tap([&](int64_t tap, const float* from, bool is_inside) {
         const float** to = taps + tap * pitch + i;
-        for (int64_t j = 0; j < run; ++j) to[j] = from + j * step;
+        const int64_t next = is_inside ? step : 0;
+        for (int64_t j = 0; j < run; ++j) to[j] = from + j * next;
       });
       i += run;
       advance(run);
@@ -155,7 +155,7 @@ class Windows {
   }
 
  private:
-  // Calls run(tap, channels) for every tap of a window.
+  // Calls run(tap, channels, is_inside) for every tap of a window; those outside are zeros.
   template <typename Run>
   void for_each_tap(const Run& run) const {
     const auto [depth, height, width] = shape_.axes;
@@ -165,13 +165,15 @@ class Windows {
         const bool is_line = z >= 0 && z < depth.size && y >= 0 && y < height.size;
         const float* line = image_ + (z * height.size + y) * width.size * shape_.inputs;
         for (int64_t k = 0, x = at_[2]; k < width.kernel; ++k, x += width.dilation) {
-          run(tap++, is_line && x >= 0 && x < width.size ? line + x * shape_.inputs : zeros_);
+          const bool is_inside = is_line && x >= 0 && x < width.size;
+          run(tap++, is_inside ? line + x * shape_.inputs : zeros_, is_inside);
         }
       }
     }
   }
 
-  // The pixels of the line, from this one on, whose windows are inside.
+  // The pixels of the line, from this one on, whose windows are inside along the width: the same
+  // lines of their windows are inside.
   int64_t whole_pixels() const {
     if (!whole_[2]) return 0;
     const FloatAxis& width = shape_.axes[kAxes - 1];

@@ -300,23 +300,26 @@ void multiply(const FloatRows& rows, const FloatFilter& filter, const FloatOutpu
 
 // --- depthwise ---------------------------------------------------------------------------
 
-// Multiplies V vectors of channels of R rows, and finishes them or stores their sums.
+// Multiplies V vectors of channels of R rows, and finishes them or stores their sums. If V is 0, it
+// is one vector, of which `count` channels are there.
 template <int R, int V>
 inline void multiply_channels_tile(const FloatRows& rows, const FloatFilter& filter, int64_t row,
-                                   int64_t channel, const End& end, float* to) {
-  Floats sums[R][V] = {};
+                                   int64_t channel, int64_t count, const End& end, float* to) {
+  constexpr int kVectors = V == 0 ? 1 : V;
+  const auto read = [&](const float* from) { return V == 0 ? load_some(from, count) : load(from); };
+  Floats sums[R][kVectors] = {};
   const float* weights = filter.panels + channel;
   for (int64_t tap = 0; tap < filter.taps; ++tap, weights += filter.columns) {
     const float* const* pointers = rows.taps + tap * rows.pitch + row;
-    Floats factors[V];
+    Floats factors[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) factors[v] = load(weights + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) factors[v] = read(weights + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const float* from = pointers[r] + channel;
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) {
-        sums[r][v] = fused<Simd>(load(from + v * kLanes), factors[v], sums[r][v]);
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = fused<Simd>(read(from + v * kLanes), factors[v], sums[r][v]);
       }
     }
   }
@@ -324,35 +327,23 @@ inline void multiply_channels_tile(const FloatRows& rows, const FloatFilter& fil
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) store(to + r * kFloatPanel + v * kLanes, sums[r][v]);
+    for (int v = 0; v < kVectors; ++v) store(to + r * kFloatPanel + v * kLanes, sums[r][v]);
   }
-}
-
-// Multiplies fewer channels than a vector has.
-inline void multiply_few_channels(const FloatRows& rows, const FloatFilter& filter, int64_t row,
-                                  int64_t channel, int64_t count, float* to) {
-  Floats sum = {};
-  for (int64_t tap = 0; tap < filter.taps; ++tap) {
-    const float* from = rows.taps[tap * rows.pitch + row] + channel;
-    const float* weights = filter.panels + tap * filter.columns + channel;
-    sum = fused<Simd>(load_some(from, count), load_some(weights, count), sum);
-  }
-  store(to, sum);
 }
 
 template <int V, int R>
 inline void multiply_channels_rows(const FloatRows& rows, const FloatFilter& filter,
                                    const FloatOutput& output, const FloatEpilogue& epilogue,
-                                   int64_t channel, int64_t row = 0) {
+                                   int64_t channel, int64_t count = V * kLanes, int64_t row = 0) {
   float sums[R * kFloatPanel];
   for (; row + R <= rows.rows; row += R) {
-    const End end(epilogue, output, rows.first + row, channel);
-    multiply_channels_tile<R, V>(rows, filter, row, channel, end, sums);
+    const End end = V == 0 ? End() : End(epilogue, output, rows.first + row, channel);
+    multiply_channels_tile<R, V>(rows, filter, row, channel, count, end, sums);
     if (end.output != nullptr) continue;
-    finish(epilogue, output, rows.first + row, R, channel, V * kLanes, sums);
+    finish(epilogue, output, rows.first + row, R, channel, count, sums);
   }
   if constexpr (R > 1) {
-    multiply_channels_rows<V, R / 2>(rows, filter, output, epilogue, channel, row);
+    multiply_channels_rows<V, R / 2>(rows, filter, output, epilogue, channel, count, row);
   }
 }
 
@@ -371,11 +362,7 @@ void multiply_channels(const FloatRows& rows, const FloatFilter& filter, const F
   if (last - first >= kLanes) {  // the last vector overlaps the vector before
     return multiply_channels_rows<1, kRows>(rows, filter, output, epilogue, last - kLanes);
   }
-  float sums[kFloatPanel];
-  for (int64_t row = 0; row < rows.rows; ++row) {
-    multiply_few_channels(rows, filter, row, channel, last - channel, sums);
-    finish(epilogue, output, rows.first + row, 1, channel, last - channel, sums);
-  }
+  multiply_channels_rows<0, kRows>(rows, filter, output, epilogue, channel, last - channel);
 }
 
 // --- lines -------------------------------------------------------------------------------
