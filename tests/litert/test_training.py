@@ -117,3 +117,25 @@ def test_the_last_layer_learns_and_a_saved_model_stays_trainable(tmp_path):
     for name, array in again.apply(params, IMAGES).items():
         np.testing.assert_array_equal(array, ours.apply(params, IMAGES)[name])
     assert np.isnan(ours.apply({**params, "m": params["m"] * jnp.nan}, IMAGES)["scores"]).all()
+
+
+@pytest.mark.parametrize("name", ["conv_2d", "depthwise_conv_2d", "fully_connected"])
+def test_weights_of_floats_are_plain_arrays(name):
+    """`trainable=True` packs none; both give the same floats, to their last bits."""
+    graph = next(
+        graph
+        for seed in range(100)
+        for graph in [CASES[name](np.random.default_rng(seed))]
+        if graph.tensors["w"].dtype == np.float32 == graph.tensors["x"].dtype
+    )
+    ours, trained = (
+        dmlax.litert.load(model(graph), trainable=trainable) for trainable in (False, True)
+    )
+    assert all(isinstance(x, jax.Array) for x in trained.params.values())
+    inputs = {x: RNG.uniform(-1, 1, y.shape).astype(y.dtype) for x, y in ours.inputs.items()}
+    (result,) = ours(inputs).values()
+    (wanted,) = trained(inputs).values()
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+    (name_of_output,) = graph.outputs
+    slopes = jax.grad(lambda p: trained.apply(p, inputs)[name_of_output].sum())(trained.params)
+    assert jax.tree.map(jnp.shape, slopes) == jax.tree.map(jnp.shape, trained.params)

@@ -104,7 +104,8 @@ class PackedFilter:
     Attributes:
       held: the packed floats.
       filter: the sizes of the filter.
-      is_transposed: True for a matrix of the file's that is (depth, columns).
+      is_transposed: True for a matrix of the file's that is (depth, columns), or for a filter
+        (O, spatial, I).
     """
 
     held: Array
@@ -114,14 +115,17 @@ class PackedFilter:
     @classmethod
     def pack(cls, array: np.ndarray, groups: int = 1, is_transposed: bool = False) -> Self:
         """Packs a filter (O, I, spatial) or a matrix."""
-        array = array.T if is_transposed else array
+        array = _channels_second(array) if is_transposed else array
         shape = FilterShape(array.shape, groups)
         return cls(jax.device_put(pack(shape, array)), shape, is_transposed)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the array that was packed."""
-        return self.filter.sizes[::-1] if self.is_transposed else self.filter.sizes
+        sizes = self.filter.sizes
+        if not self.is_transposed:
+            return sizes
+        return sizes[::-1] if len(sizes) == 2 else (sizes[0], *sizes[2:], sizes[1])
 
     @property
     def dtype(self) -> np.dtype:
@@ -146,15 +150,26 @@ class PackedFilter:
     def unpack(self) -> Array:
         """The array that was packed, on the device."""
         filter = unpack(self.filter, self.held)
-        return filter.T if self.is_transposed else filter
+        return _channels_last(filter) if self.is_transposed else filter
 
     def to_host(self) -> np.ndarray:
         """The array of NumPy that was packed."""
         filter = unpack(self.filter, np.asarray(self.held))
-        return np.ascontiguousarray(filter.T if self.is_transposed else filter)
+        return np.ascontiguousarray(_channels_last(filter) if self.is_transposed else filter)
 
     def __repr__(self) -> str:
         return f"PackedFilter(float32[{','.join(map(str, self.shape))}])"
+
+
+def _channels_second(array: np.ndarray) -> np.ndarray:
+    """Orders a filter (O, spatial, I) as (O, I, spatial), or transposes a matrix."""
+    return array.T if array.ndim == 2 else np.moveaxis(array, -1, 1)
+
+
+def _channels_last(array: _Array) -> _Array:
+    """The inverse of `_channels_second`."""
+    last: _Array = array.T if array.ndim == 2 else array.transpose(0, *range(2, array.ndim), 1)
+    return last
 
 
 def _encode(static: tuple[FilterShape, bool]) -> bytes:

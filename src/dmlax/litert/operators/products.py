@@ -10,27 +10,31 @@ import numpy as np
 from jax import Array, lax
 
 import dmlax
-from dmlax._core import choice, fixed_point
+from dmlax._core import fixed_point
 from dmlax._core.fixed_point import Float64, Multiplier
-from dmlax._core.windows import dilated_size, same_padding, tap_slices, taps
+from dmlax._core.windows import dilated_size, output_size, same_padding
+from dmlax._fused.float_convolution.call import FLOAT_CONVOLUTION, packs_filters
+from dmlax._fused.float_convolution.plan import Epilogue, Geometry, PackedFilter
 from dmlax.errors import UnsupportedError
 from dmlax.litert.operators import requantize
-from dmlax.litert.operators.table import Call, Info, Known, Tensor, expect_rank, operator
+from dmlax.litert.operators.table import BOUNDS, Call, Info, Known, Tensor, expect_rank, operator
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Node
 
 _LAYOUT = ("NHWC", "OHWI", "NHWC")
-_MOST_TAPS = 64  # a CPU sums shifted images for a depthwise filter of so many taps
 _HIGHEST = lax.Precision.HIGHEST
 
 
 def _prepare_filter(node: Node, filter: np.ndarray) -> tuple[Any, bool] | None:
-    """Packs the filter of a convolution of bytes."""
-    info = Call.of(node.attributes, 2, 1).info(1)
-    is_bytes = node.attributes["dtypes"][0] in ("int8", "uint8") and filter.ndim == 4
-    if not is_bytes or filter.dtype.itemsize > 1 or node.attributes["groups"] < 1:
+    """Packs the filter of a convolution of bytes or floats."""
+    dtype, groups = node.attributes["dtypes"][0], node.attributes["groups"]
+    if filter.ndim != 4 or groups < 1:
         return None
-    zeros, groups = _zeros(info), node.attributes["groups"]
+    if _is_packed_float(dtype, filter) and filter.shape[0] % groups == 0:
+        return PackedFilter.pack(filter, groups, is_transposed=True), False
+    if dtype not in ("int8", "uint8") or filter.dtype.itemsize > 1:
+        return None
+    zeros = _zeros(Call.of(node.attributes, 2, 1).info(1))
     packed = dmlax.prepare_filter(
         filter,
         filter_zero_point=zeros,
@@ -42,12 +46,20 @@ def _prepare_filter(node: Node, filter: np.ndarray) -> tuple[Any, bool] | None:
 
 
 def _prepare_matrix(node: Node, matrix: np.ndarray) -> tuple[Any, bool] | None:
-    """Packs the weights of a product of bytes."""
+    """Packs the weights of a product of bytes or floats."""
+    if matrix.ndim == 2 and _is_packed_float(node.attributes["dtypes"][0], matrix):
+        return PackedFilter.pack(matrix), False
     is_bytes = node.attributes["dtypes"][0] in ("int8", "uint8") and matrix.ndim == 2
     if not is_bytes or matrix.dtype.itemsize > 1 or not node.attributes["scale_counts"][0]:
         return None
     zeros = _zeros(Call.of(node.attributes, 2, 1).info(1))
     return dmlax.prepare_matrix(matrix.T, b_zero_point=zeros, packing="auto"), True
+
+
+def _is_packed_float(dtype: str, weights: np.ndarray) -> bool:
+    """True for weights that a CPU's kernels read packed."""
+    is_float = dtype == weights.dtype.name == "float32" and weights.size > 0
+    return is_float and packs_filters()
 
 
 @operator("CONV_2D", prepare=_prepare_filter)
@@ -61,7 +73,8 @@ def convolution(call: Call, x: Array, w: Tensor, bias: Tensor | None = None) -> 
 def depthwise_convolution(call: Call, x: Array, w: Tensor, bias: Tensor | None = None) -> Array:
     """Convolves each channel; a filter that the file holds is arranged as CONV_2D's."""
     expect_rank(x, 4)
-    if not isinstance(w, dmlax.PreparedFilter) and w.shape[0] == 1 != w.shape[3]:
+    is_packed = isinstance(w, dmlax.PreparedFilter | PackedFilter)
+    if not is_packed and w.shape[0] == 1 != w.shape[3]:
         w = jnp.transpose(w, (3, 1, 2, 0))
     return _convolve(call, x, w, bias, is_depthwise=True)
 
@@ -87,11 +100,11 @@ def _convolve(call: Call, x: Array, w: Any, bias: Any, is_depthwise: bool) -> Ar
     return _of_bytes(call, x, w, bias, groups, options)
 
 
-def _as_floats(call: Call, x: Array, w: Any, bias: Any, place: int = 1) -> tuple[Array, Array, Any]:
+def _as_floats(call: Call, x: Array, w: Any, bias: Any, place: int = 1) -> tuple[Array, Any, Any]:
     """The floats of a product; beside weights of bytes the input is rounded to bytes, too."""
     bias = None if bias is None else bias.astype(jnp.float32)
     if x.dtype == jnp.float32 and np.dtype(w.dtype).kind == "f":
-        return x, w.astype(jnp.float32), bias
+        return x, w if isinstance(w, PackedFilter) else w.astype(jnp.float32), bias
     info = call.info(place)
     if x.dtype != jnp.float32 or np.dtype(w.dtype) != np.int8 or not info.scales.size:
         text = f"it multiplies {x.dtype} by {np.dtype(w.dtype)}"
@@ -119,28 +132,40 @@ def _rounded(x: Array, is_asymmetric: bool) -> Array:
 
 
 def _of_floats(
-    call: Call, x: Array, w: Array, bias: Array | None, groups: int, options: dict[str, Any]
+    call: Call, x: Array, w: Any, bias: Array | None, groups: int, options: dict[str, Any]
 ) -> Array:
-    def convolve(operands: tuple[Array, Array]) -> Array:
-        image, filter = operands
-        return lax.conv_general_dilated(
-            image,
-            filter,
-            options["strides"],
-            options["padding"],
-            rhs_dilation=options["dilations"],
-            dimension_numbers=_LAYOUT,
-            feature_group_count=groups,
-            precision=_HIGHEST,
-        )
-
-    if groups > 1 and w.shape[3] == 1 and w.shape[1] * w.shape[2] <= _MOST_TAPS:
-        output = jax.eval_shape(convolve, (x, w))
-        add_taps = functools.partial(_add_taps, output.shape, options)
-        result: Array = choice.by_platform((x, w), output, convolve, {"cpu": add_taps})
+    """Convolves floats."""
+    if not isinstance(w, PackedFilter):
+        kernel, w = w.shape[1:3], jnp.moveaxis(w, -1, 1)
+    elif w.filter.groups == groups:
+        kernel = w.shape[1:3]
     else:
-        result = convolve((x, w))
-    return call.activate(result if bias is None else result + bias.reshape(-1))
+        raise ModelError(f"its filter is {list(w.shape)} for an input {list(x.shape)}")
+    strides, dilations = options["strides"], options["dilations"]
+    padding = _padding(options["padding"], x.shape[1:3], kernel, options)
+    steps = zip(x.shape[1:3], padding, kernel, dilations, strides, strict=True)
+    sizes = [output_size(n + sum(pads), dilated_size(k, d), s) for n, pads, k, d, s in steps]
+    return _end(
+        call,
+        x,
+        w,
+        bias,
+        output_sizes=tuple(max(size, 0) for size in sizes),
+        groups=groups,
+        geometry=Geometry(strides, tuple(padding), dilations),
+    )
+
+
+def _end(call: Call, x: Array, w: Any, bias: Any, **options: Any) -> Array:
+    """A product of floats, a bias and the fused activation."""
+    clips = call.fused.startswith("RELU")
+    low, high = BOUNDS[call.fused] if clips else (None, None)
+    limits = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    epilogue = Epilogue("clip", *limits) if clips else None
+    bias = None if bias is None else bias.reshape(-1)
+    made = FLOAT_CONVOLUTION.plan(x, w, None, bias, epilogue=epilogue, **options)
+    y = FLOAT_CONVOLUTION.call(*made)
+    return y if clips else call.activate(y)
 
 
 def _padding(call_padding: str, sizes: Sequence[int], kernel: Sequence[int], options: Any) -> Any:
@@ -150,20 +175,6 @@ def _padding(call_padding: str, sizes: Sequence[int], kernel: Sequence[int], opt
     steps = zip(sizes, kernel, options["dilations"], options["strides"], strict=True)
     totals = [max(same_padding(n, dilated_size(k, d), s), 0) for n, k, d, s in steps]
     return [(total // 2, total - total // 2) for total in totals]
-
-
-def _add_taps(shape: tuple[int, ...], options: Any, operands: tuple[Array, Array]) -> Array:
-    """A depthwise convolution as a sum of shifted images, one loop for XLA on a CPU."""
-    image, filter = operands
-    multiplier = filter.shape[0] // image.shape[3]
-    image = jnp.repeat(image, multiplier, 3) if multiplier > 1 else image
-    spatial = _padding(options["padding"], image.shape[1:3], filter.shape[1:3], options)
-    padded = jnp.pad(image, [(0, 0), *spatial, (0, 0)])
-    total = jnp.zeros((), image.dtype)
-    for tap in taps(filter.shape[1:3]):
-        axes = tap_slices(tap, shape[1:3], options["strides"], options["dilations"])
-        total = total + padded[:, *axes] * filter[:, *tap, 0]
-    return total
 
 
 def _parameters(call: Call, place: int = 1) -> tuple[Info, Info, Info]:
@@ -211,8 +222,9 @@ def _mode(call: Call, of_reference: str) -> dict[str, Any]:
 
 def _activated(call: Call, y: Array) -> Array:
     """Clamps the integers of an operator to the limits of the fused activation."""
-    low, high = call.limits(is_delegated=call.resolver == "xnnpack")
-    return jnp.clip(y, low, high) if call.fused else y
+    limits = call.limits(is_delegated=call.resolver == "xnnpack")
+    whole = np.iinfo(call.output.dtype)
+    return y if limits == (whole.min, whole.max) else jnp.clip(y, *limits)
 
 
 def _zero(info: Info) -> np.ndarray:
@@ -295,8 +307,7 @@ def fully_connected(call: Call, x: Array, w: Tensor, bias: Tensor | None = None)
     shape = (*x.shape[:-1], columns) if keeps else (rows.shape[0], columns)
     if not call.is_quantized:
         rows, w, bias = _as_floats(call, rows, w, bias)
-        y = jnp.matmul(rows, w.T, precision=_HIGHEST)
-        return call.activate(y if bias is None else y + bias.reshape(-1)).reshape(shape)
+        return _end(call, rows, w, bias, output_sizes=()).reshape(shape)
     return _multiply(call, rows, w, bias).reshape(shape)
 
 

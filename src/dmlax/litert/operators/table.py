@@ -21,7 +21,7 @@ from dmlax.onnx.operators.table import Tensor as Tensor
 
 Resolver = Literal["xnnpack", "reference", "exact"]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_BOUNDS: dict[str, tuple[int | None, int | None]] = {
+BOUNDS: dict[str, tuple[int | None, int | None]] = {
     "": (None, None),
     "RELU": (0, None),
     "RELU6": (0, 6),
@@ -148,9 +148,9 @@ class Call:
         """
         info, activation = info or self.output, activation or self.fused
         least, most = np.iinfo(info.dtype).min, np.iinfo(info.dtype).max
-        if activation not in _BOUNDS:
+        if activation not in BOUNDS:
             raise UnsupportedError(f"its fused {activation} is not computed for integers")
-        low, high = _BOUNDS[activation]
+        low, high = BOUNDS[activation]
 
         def place(value: float) -> int:
             if is_delegated:
@@ -165,9 +165,9 @@ class Call:
         """Applies the fused activation to floats."""
         if self.fused == "TANH":
             return jnp.tanh(x)
-        if self.fused not in _BOUNDS:
+        if self.fused not in BOUNDS:
             raise UnsupportedError(f"its fused {self.fused} is not computed")
-        return jnp.clip(x, *_BOUNDS[self.fused])
+        return jnp.clip(x, *BOUNDS[self.fused])
 
 
 def operator(*names: str, prepare: table.Prepare | None = None) -> Callable[[_Function], _Function]:
@@ -204,7 +204,8 @@ def _by_attributes(name: str, function: Callable[..., Any]) -> Callable[..., Any
     def call(*operands: Tensor | None, output_count: int, **attributes: Any) -> Any:
         with np.errstate(all="ignore"):  # of quotients of a file's scales
             described = Call.of(attributes, len(operands), output_count)
-            if attributes.get(TRAINED):
+            is_scaled = any(info is not None and info.is_quantized for info in described.infos)
+            if attributes.get(TRAINED) and is_scaled:
                 training = importlib.import_module("dmlax.litert.operators.training")
                 return training.compute(name, function, described, operands)
             return function(described, *operands)

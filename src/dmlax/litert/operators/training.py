@@ -28,17 +28,22 @@ def trainable(graph: Graph) -> Graph:
     Raises:
       UnsupportedError: a node of a quantized file has no float twin; all of them are listed.
     """
-    nodes = [node for node in graph.nodes if _is_quantized(node)]
-    if not nodes or nodes[0].attributes.get(TRAINED):
+    if any(node.attributes.get(TRAINED) for node in graph.nodes):
         return graph
+    nodes = [node for node in graph.nodes if _is_quantized(node)]
     others = [
         str(node)
         for node in graph.nodes
-        if node.graphs or node.domain != DOMAIN or (node in nodes and node.op in _UNTRAINED)
+        if nodes
+        and (node.graphs or node.domain != DOMAIN or (node in nodes and node.op in _UNTRAINED))
     ]
     if others:
         raise UnsupportedError(f"trainable: no float twin of {', '.join(others)}; use outputs=")
-    marked = {node: node.replace(attributes={**node.attributes, TRAINED: True}) for node in nodes}
+    products = [node for node in graph.nodes if node.domain == DOMAIN and node.op in WITH_BIAS]
+    marked = {  # products of floats, too: their weights stay unpacked
+        node: node.replace(attributes={**node.attributes, TRAINED: True})
+        for node in (*nodes, *products)
+    }
     floats = {name for node in nodes for name, info, _ in _described(node) if info.is_quantized}
 
     def retype(types: Mapping[str, TensorType]) -> dict[str, TensorType]:
