@@ -516,3 +516,19 @@ def test_changed_models_raise_no_other_error():
     outcome = litert_models.run(seconds=3, seed=20)
     assert outcome.failures == []
     assert outcome.cases > outcome.loaded > 0
+
+
+def test_sums_of_four_bit_weights_round_half_up():
+    """XNNPACK refuses weights of 4 bits; the outputs are those of LiteRT's built-in kernel."""
+    weights = np.ones((1, 1, 1, 1), jnp.int4)
+    tensors = {
+        "x": Tensor(np.int8, (1, 1, 6, 1), None, [1.0], [0]),
+        "w": Tensor(jnp.int4, weights.shape, weights, [1.0], [0]),
+        "b": Tensor(np.int32, (1,), np.zeros(1, np.int32), [1.0], [0]),
+        "y": Tensor(np.int8, (1, 1, 6, 1), None, [2.0], [0]),
+    }
+    options = {"padding": "VALID", "stride_h": 1, "stride_w": 1}
+    graph = Subgraph(tensors, [Op("CONV_2D", ["x", "w", "b"], ["y"], options)], ["x"], ["y"])
+    x = np.array([-3, -1, 1, 3, 5, 6], np.int8).reshape(1, 1, 6, 1)
+    outputs = dmlax.litert.load(model(graph))(x)
+    assert outputs["y"].ravel().tolist() == [-1, 0, 1, 2, 3, 3]

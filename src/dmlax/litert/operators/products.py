@@ -199,6 +199,9 @@ def _of_bytes(
     if call.resolver == "xnnpack" and not is_delegated:
         sums = _biased(dmlax.convolution_integer(x, w, **options), bias)
         return requantize.of_products(call, sums, (source, weights), in_eights=True)
+    mode = _mode(call, "fixed_point_double")
+    # XNNPACK refuses weights of 4 bits, which LiteRT's built-in kernel takes.
+    is_built_in = call.resolver == "xnnpack" and weights.dtype.name == "int4"
     y = dmlax.quantized_linear_convolution(
         x,
         w,
@@ -207,10 +210,10 @@ def _of_bytes(
         filter_scale=weights.scales,
         output_scale=output.scale,
         output_zero_point=_zero(output),
-        **_mode(call, "fixed_point_double"),
+        **({"requantization": "fixed_point_half_up"} if is_built_in else mode),
         **options,
     )
-    return _activated(call, y)
+    return _activated(call, y, is_built_in)
 
 
 def _mode(call: Call, of_reference: str) -> dict[str, Any]:
@@ -220,9 +223,9 @@ def _mode(call: Call, of_reference: str) -> dict[str, Any]:
     return {"arithmetic": "exact" if call.resolver == "exact" else "float32"}
 
 
-def _activated(call: Call, y: Array) -> Array:
+def _activated(call: Call, y: Array, is_built_in: bool = False) -> Array:
     """Clamps the integers of an operator to the limits of the fused activation."""
-    limits = call.limits(is_delegated=call.resolver == "xnnpack")
+    limits = call.limits(is_delegated=call.resolver == "xnnpack" and not is_built_in)
     whole = np.iinfo(call.output.dtype)
     return y if limits == (whole.min, whole.max) else jnp.clip(y, *limits)
 
