@@ -518,17 +518,23 @@ def test_changed_models_raise_no_other_error():
     assert outcome.cases > outcome.loaded > 0
 
 
-def test_sums_of_four_bit_weights_round_half_up():
-    """XNNPACK refuses weights of 4 bits; the outputs are those of LiteRT's built-in kernel."""
-    weights = np.ones((1, 1, 1, 1), jnp.int4)
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("CONV_2D", [[0] * 9, [2] * 9]), ("DEPTHWISE_CONV_2D", [[0] * 8 + [-1], [2] * 9])],
+)
+def test_halves_of_four_bit_weights_round_as_built_in_kernels(name, wanted):
+    """XNNPACK refuses these weights. Depthwise, 8 channels round half up, the rest half away."""
+    is_depthwise = name.startswith("DEPTH")
+    weights = np.ones((1, 1, 1, 9) if is_depthwise else (9, 1, 1, 1), jnp.int4)
+    channels = 9 if is_depthwise else 1
     tensors = {
-        "x": Tensor(np.int8, (1, 1, 6, 1), None, [1.0], [0]),
+        "x": Tensor(np.int8, (1, 1, 2, channels), None, [1.0], [0]),
         "w": Tensor(jnp.int4, weights.shape, weights, [1.0], [0]),
-        "b": Tensor(np.int32, (1,), np.zeros(1, np.int32), [1.0], [0]),
-        "y": Tensor(np.int8, (1, 1, 6, 1), None, [2.0], [0]),
+        "b": Tensor(np.int32, (9,), np.zeros(9, np.int32), [1.0], [0]),
+        "y": Tensor(np.int8, (1, 1, 2, 9), None, [4.0], [0]),
     }
     options = {"padding": "VALID", "stride_h": 1, "stride_w": 1}
-    graph = Subgraph(tensors, [Op("CONV_2D", ["x", "w", "b"], ["y"], options)], ["x"], ["y"])
-    x = np.array([-3, -1, 1, 3, 5, 6], np.int8).reshape(1, 1, 6, 1)
-    outputs = dmlax.litert.load(model(graph))(x)
-    assert outputs["y"].ravel().tolist() == [-1, 0, 1, 2, 3, 3]
+    options |= {"multiplier": 1} if is_depthwise else {}
+    graph = Subgraph(tensors, [Op(name, ["x", "w", "b"], ["y"], options)], ["x"], ["y"])
+    x = np.repeat(np.array([-2, 6], np.int8), channels).reshape(1, 1, 2, channels)
+    assert dmlax.litert.load(model(graph))(x)["y"].reshape(2, 9).tolist() == wanted

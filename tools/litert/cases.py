@@ -184,7 +184,11 @@ def four_bits(rng: Rng) -> Subgraph:
     name, x, y = "CONV_2D", [1, h, w, c], [1, *sizes, k]
     if rng.integers(2):
         name, x, filter, y, options = "FULLY_CONNECTED", [h, 2 * c], (k, 2 * c), [h, k], {}
-    graph = _product(rng, name, np.int8, x, filter, y, 0, math.prod(filter[1:]), options)
+    axis, terms = 0, math.prod(filter[1:])
+    if name == "CONV_2D" and rng.integers(3) == 0:
+        name, filter, y = "DEPTHWISE_CONV_2D", (1, *kernel, c), [1, *sizes, c]
+        axis, terms, options["multiplier"] = 3, math.prod(kernel), 1
+    graph = _product(rng, name, np.int8, x, filter, y, axis, terms, options)
     weights = graph.tensors["w"]
     data = rng.integers(-7, 8, filter)
     weights.dtype, weights.data = jnp.int4, data.astype(jnp.int4)

@@ -97,7 +97,9 @@ def _convolve(call: Call, x: Array, w: Any, bias: Any, is_depthwise: bool) -> Ar
     if x.dtype == jnp.int16:
         sums = _wide_sums(call, x, w, groups, options)
         return _from_wide_sums(call, sums, bias)
-    return _of_bytes(call, x, w, bias, groups, options)
+    # XNNPACK refuses weights of 4 bits.
+    is_delegated = not (is_depthwise and call.info(1).dtype.name == "int4")
+    return _of_bytes(call, x, w, bias, groups, options, is_delegated)
 
 
 def _as_floats(call: Call, x: Array, w: Any, bias: Any, place: int = 1) -> tuple[Array, Any, Any]:
@@ -200,7 +202,7 @@ def _of_bytes(
         sums = _biased(dmlax.convolution_integer(x, w, **options), bias)
         return requantize.of_products(call, sums, (source, weights), in_eights=True)
     mode = _mode(call, "fixed_point_double")
-    # XNNPACK refuses weights of 4 bits, which LiteRT's built-in kernel takes.
+    # LiteRT's built-in kernel takes weights of 4 bits.
     is_built_in = call.resolver == "xnnpack" and weights.dtype.name == "int4"
     y = dmlax.quantized_linear_convolution(
         x,
