@@ -283,7 +283,7 @@ def root_of_squares(x: Array, total: Callable[[Array], Array]) -> Array:
     Squares of tiny numbers would be subnormal, which XLA takes for 0: they are scaled by a power
     of 2, which changes no bit of other results.
     """
-    power = 1 - jnp.finfo(x.dtype).minexp // 2
+    power = 1 - int(np.finfo(x.dtype).minexp) // 2
     scale, least = x.dtype.type(2.0**power), 2.0 ** (-5 * power // 8)
 
     def root(y: Array) -> Array:

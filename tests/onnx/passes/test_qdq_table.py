@@ -19,8 +19,9 @@ CASES = [(op, seed) for op in sorted(FUSIONS) for seed in range(8 if op in BUSY 
 @pytest.mark.parametrize(("op", "seed"), CASES, ids=str)
 def test_a_group_means_what_it_says(op, seed):
     """With drawn attributes, shapes, dtypes and readers, and with ONNX Runtime's bits."""
-    verdict, why = check(seed, op)
-    assert verdict not in BAD, f"{why}\n{describe(draw(seed, op)[0])}"
+    tried = ((check(i, op), i) for i in range(seed, 1000, 100))  # ONNX Runtime refuses some
+    (verdict, why), i = next(found for found in tried if found[0][0] != "skipped")
+    assert verdict not in BAD, f"{why}\n{describe(draw(i, op)[0])}"
 
 
 def gap(f, x):
