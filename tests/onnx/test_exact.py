@@ -110,6 +110,20 @@ def test_a_convolution_of_no_channels_is_zero(op, filter):
     np.testing.assert_array_equal(found, np.zeros((2, 3, 4 if op == "Conv" else 6), np.float32))
 
 
+def test_a_cubic_resize_compiles():
+    """It gathers twice; fused, XLA would compute the first axis again, and compile for minutes."""
+    random, file = np.random.default_rng(6), File(19)
+    x = file.input(random.standard_normal((1, 4, 2, 2)).astype(np.float16))
+    sizes = file.constant(np.array([1, 4, 7, 3]))
+    file.output(file.node("Resize", x, "", "", sizes, mode="cubic"), np.float16)
+    exactly, usual = (
+        dmlax.onnx.load(file.model(), arithmetic=arithmetic)(file.inputs)
+        for arithmetic in ("exact", "float32")
+    )
+    for name in usual:
+        np.testing.assert_allclose(exactly[name], usual[name], atol=2e-3)
+
+
 @pytest.mark.parametrize("op", ["Exp", "Log", "Tanh", "Sigmoid", "Erf", "Softplus", "Sin", "Sqrt"])
 def test_functions_are_those_of_reproducible(op):
     file = File(22)

@@ -63,6 +63,7 @@ _SMALLEST = {  # the largest of negative numbers
     "cummin": lax.cummax_p,
     "reduce_window_min": lax.reduce_window_max_p,
 }
+_SLICES, _GATHERS = ("dynamic_slice", "slice"), ("gather",)  # XLA computes their operand again
 _SHORT = {ieee.add, ieee.divide, ieee.multiply, ieee.subtract, float_functions.sqrt}
 
 
@@ -145,9 +146,9 @@ def _run(program: Any, operands: Sequence[Any], is_sum: bool = False) -> list[An
         return jnp.asarray(atom.val, aval.dtype)
 
     for equation in jaxpr.eqns:
-        is_slice = is_sum and equation.primitive.name in ("dynamic_slice", "slice")
+        is_slice = equation.primitive.name in (_SLICES if is_sum else _GATHERS)
         sliced = equation.invars[0] if is_slice else None
-        if sliced is not None and sliced not in in_memory:
+        if sliced is not None and sliced not in in_memory and _is_float(read(sliced)):
             values[sliced] = ieee.apart(values[sliced])
             in_memory.add(sliced)
         outputs = _outputs(equation, [read(x) for x in equation.invars])
