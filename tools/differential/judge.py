@@ -17,7 +17,6 @@ from tools.differential.own_process import PeerError, in_own_process
 from tools.differential.rationals import FLOAT16, JUMPS, Real, Steps, evaluate
 
 OURS = ("float32", "exact")
-_BYTE = np.zeros((), np.uint8)
 
 
 def check_all(seeds: range) -> list[tuple[int, str, str]]:
@@ -233,11 +232,12 @@ def has_float_operand(model: onnx.ModelProto) -> bool:
 
 def has_wide_product(model: onnx.ModelProto) -> bool:
     """True where ONNX Runtime multiplies the floats of 16 bits, in an order that is its own."""
-    arrays = {x.name: numpy_helper.to_array(x) for x in model.graph.initializer}
+    arrays = ((x.name, numpy_helper.to_array(x)) for x in model.graph.initializer)
+    weights = {name for name, x in arrays if x.itemsize == 2}
     wide = {
         node.output[0]
         for node in model.graph.node
-        if node.op_type == "DequantizeLinear" and arrays.get(node.input[0], _BYTE).itemsize == 2
+        if node.op_type == "DequantizeLinear" and node.input[0] in weights
     }
     return any(
         not wide.isdisjoint(node.input)
