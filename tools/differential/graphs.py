@@ -425,7 +425,11 @@ def draw(seed: int, op: str = "") -> Drawn:
             break
     noise = FLOAT16 if maker.half else 0 if maker.is_exact else FLOAT32
     floats = {"DynamicQuantizeLinear"} if maker.is_exact else _OF_ROWS
-    is_free = floats.isdisjoint(node.op_type for node in model.graph.node)
+    nodes = model.graph.node
+    is_free = floats.isdisjoint(node.op_type for node in nodes)
+    is_free &= not any(  # its default axes hold the batch
+        node.op_type == "MeanVarianceNormalization" and not node.attribute for node in nodes
+    )
     has_batch = bool(maker.batch) and is_free and "unused" not in maker.inputs
     return Drawn(model, maker.inputs, noise, has_batch, maker.size)
 
