@@ -126,7 +126,7 @@ def test_weights_of_floats_are_plain_arrays(name):
         graph
         for seed in range(100)
         for graph in [CASES[name](np.random.default_rng(seed))]
-        if graph.tensors["w"].dtype == np.float32 == graph.tensors["x"].dtype
+        if graph.tensors["x1"].dtype == np.float32 == graph.tensors["x0"].dtype
     )
     ours, trained = (
         dmlax.litert.load(model(graph), trainable=trainable) for trainable in (False, True)

@@ -11,10 +11,14 @@ import numpy as np
 from tools.litert.files import Op, Subgraph, Tensor
 
 Rng = np.random.Generator
+Sizes = Sequence[int]
 CASES: dict[str, Callable[[Rng], Subgraph]] = {}
 ROWS = "rows of "
 """Begins the name of a detector's count, whose rows have so many columns: the rest is undefined."""
 _FUSED = ("", "", "RELU", "RELU6", "RELU_N1_TO_1")
+_NUMBERS = (np.int8, np.int8, np.int8, np.int16, np.float32, np.uint8)
+_BYTES, _FLOATS, _TRUTHS = (np.int8, np.float32, np.uint8), (np.float32,), (np.bool_,)
+_DILATED = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "dilation_h": 2}
 
 
 def case(function: Callable[[Rng], Subgraph]) -> Callable[[Rng], Subgraph]:
@@ -23,8 +27,19 @@ def case(function: Callable[[Rng], Subgraph]) -> Callable[[Rng], Subgraph]:
     return function
 
 
+# Parts of a model ------------------------------------------------------------------------------
+
+
 def _one(rng: Rng, *values: Any) -> Any:
     return values[rng.integers(len(values))]
+
+
+def _coin(rng: Rng) -> bool:
+    return bool(rng.integers(2))
+
+
+def _sizes(rng: Rng, low: Any, high: Any, count: Any = None) -> tuple[int, ...]:
+    return tuple(int(n) for n in rng.integers(low, high, count))
 
 
 def _scale(rng: Rng, near: float = 0.02) -> float:
@@ -40,18 +55,26 @@ def _zero(rng: Rng, dtype: Any) -> int:
     if np.dtype(dtype).itemsize > 1:
         return 0
     limits = np.iinfo(dtype)
-    return int(
-        _one(
-            rng, limits.min, 0 if limits.min < 0 else 128, rng.integers(limits.min, limits.max + 1)
-        )
-    )
+    middle = 0 if limits.min < 0 else 128
+    return int(_one(rng, limits.min, middle, rng.integers(limits.min, limits.max + 1)))
 
 
-def _quantized(rng: Rng, dtype: Any, shape: Sequence[int], near: float = 0.02) -> Tensor:
+def _quantized(rng: Rng, dtype: Any, shape: Sizes, near: float = 0.02) -> Tensor:
     return Tensor(dtype, shape, None, [_scale(rng, near)], [_zero(rng, dtype)])
 
 
-def _draw(rng: Rng, dtype: Any, shape: Sequence[int]) -> np.ndarray:
+def _any(rng: Rng, dtype: Any, shape: Sizes, near: float = 0.02) -> Tensor:
+    """Floats or truths as they are, integers quantized."""
+    is_quantized = np.dtype(dtype).kind in "iu"
+    return _quantized(rng, dtype, shape, near) if is_quantized else Tensor(dtype, shape)
+
+
+def _like(x: Tensor, shape: Sizes, data: np.ndarray | None = None) -> Tensor:
+    """A tensor with the parameters of another."""
+    return Tensor(x.dtype, shape, data, x.scales, x.zeros)
+
+
+def _draw(rng: Rng, dtype: Any, shape: Sizes) -> np.ndarray:
     dtype = np.dtype(dtype)
     if dtype.kind == "f":
         return rng.uniform(-1, 1, shape).astype(dtype)
@@ -59,74 +82,67 @@ def _draw(rng: Rng, dtype: Any, shape: Sequence[int]) -> np.ndarray:
     return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
-def _weights(rng: Rng, dtype: Any, shape: Sequence[int], axis: int) -> Tensor:
+def _constant(values: Any, dtype: Any = np.int32, scales: Sequence[float] = ()) -> Tensor:
+    array = np.asarray(values, dtype)
+    return Tensor(array.dtype, array.shape, array, scales, [0] * len(scales))
+
+
+def _weights(rng: Rng, dtype: Any, shape: Sizes, axis: int) -> Tensor:
     """Weights with a scale for each output channel, or one; int8 has no zero point."""
-    dtype = np.dtype(dtype)
     if dtype == np.uint8:
         return Tensor(dtype, shape, _draw(rng, dtype, shape), [_scale(rng)], [_zero(rng, dtype)])
     count = shape[axis] if rng.integers(2) else 1
     data = np.maximum(_draw(rng, dtype, shape), -127)
-    return Tensor(
-        dtype,
-        shape,
-        data,
-        [_scale(rng) for _ in range(count)],
-        [0] * count,
-        axis if count > 1 else 0,
-    )
+    weights = _constant(data, dtype, [_scale(rng) for _ in range(count)])
+    weights.axis = axis if count > 1 else 0
+    return weights
 
 
-def _constant(values: Any, dtype: Any = np.int32) -> Tensor:
-    array = np.asarray(values, dtype)
-    return Tensor(array.dtype, array.shape, array)
+def _graph(
+    name: str,
+    operands: Sequence[Tensor | None],
+    results: Sequence[Tensor],
+    inner: Sequence[Tensor] = (),
+    version: int = 1,
+    **options: Any,
+) -> Subgraph:
+    """An operator, whose operands without data or a state are the inputs; None is absent."""
+    xs = {f"x{i}": x for i, x in enumerate(operands) if x is not None}
+    ys = {f"y{i}": y for i, y in enumerate(results)}
+    inners = {f"m{i}": m for i, m in enumerate(inner)}
+    given = [key for key, x in xs.items() if x.data is None and not x.is_variable]
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(operands)]
+    op = Op(name, names, [*ys], options, [*inners], version)
+    return Subgraph({**xs, **ys, **inners}, [op], given, [*ys])
 
 
 def _product(
-    rng: Rng,
-    name: str,
-    dtype: Any,
-    x: Sequence[int],
-    w: Sequence[int],
-    y: Sequence[int],
-    axis: int,
-    depth: int,
-    options: dict[str, Any],
-    sizes: Tensor | None = None,
+    rng: Rng, name: str, dtype: Any, x: Sizes, w: Sizes, y: Sizes, options: dict[str, Any]
 ) -> Subgraph:
     """A convolution or a matrix product with a bias."""
-    outputs, is_float = y[-1], np.dtype(dtype).kind == "f"
-    if is_float:
-        tensors = {
-            "x": Tensor(dtype, x),
-            "w": Tensor(dtype, w, _draw(rng, dtype, w)),
-            "b": Tensor(dtype, (outputs,), _draw(rng, dtype, (outputs,))),
-            "y": Tensor(dtype, y),
-        }
+    axis, outputs, is_wide = 3 if name == "DEPTHWISE_CONV_2D" else 0, y[-1], False
+    if np.dtype(dtype).kind == "f":
+        source, weights = Tensor(dtype, x), _constant(_draw(rng, dtype, w), dtype)
+        bias, result = _constant(_draw(rng, dtype, (outputs,)), dtype), Tensor(dtype, y)
     else:
         source = _quantized(rng, dtype, x)
         weights = _weights(rng, np.uint8 if dtype == np.uint8 else np.int8, w, axis)
         size = np.iinfo(dtype).max / 4 if dtype == np.int16 else 64
-        near = source.scales[0] * max(weights.scales) * 64 * size * math.sqrt(depth)
+        root = math.sqrt(math.prod(w) // w[axis])
+        near = source.scales[0] * max(weights.scales) * 64 * size * root
         near /= np.iinfo(dtype).max if dtype != np.uint8 else 127
-        wide = dtype == np.int16 and rng.integers(2)
-        most = int(64 * size * math.sqrt(depth))
-        bias = rng.integers(-most, most, outputs).astype(np.int64 if wide else np.int32)
-        scales = [source.scales[0] * s for s in weights.scales]
-        tensors = {
-            "x": source,
-            "w": weights,
-            "b": Tensor(bias.dtype, (outputs,), bias, scales, [0] * len(scales)),
-            "y": _quantized(rng, dtype, y, near),
-        }
-    inputs = ["x", "w", "b"]
-    if sizes is not None:
-        tensors["sizes"] = sizes
-        inputs = ["sizes", "w", "x", "b"]
-    activation = "" if dtype == np.int16 else _one(rng, *_FUSED)
+        is_wide = dtype == np.int16 and _coin(rng)
+        most, scales = int(64 * size * root), [source.scales[0] * s for s in weights.scales]
+        sums = rng.integers(-most, most, outputs)
+        bias = _constant(sums, np.int64 if is_wide else np.int32, scales)
+        result = _quantized(rng, dtype, y, near)
+    operands = [source, weights, bias]
+    if name == "TRANSPOSE_CONV":
+        operands = [_constant(y), weights, source, bias]
     if dtype == np.int16 and name != "DEPTHWISE_CONV_2D":
-        options = {**options, "bias_type": 4 if wide else 2}
-    op = Op(name, inputs, ["y"], {**options, "activation": activation})
-    return Subgraph(tensors, [op], ["x"], ["y"])
+        options = {**options, "bias_type": 4 if is_wide else 2}
+    activation = "" if dtype == np.int16 else _one(rng, *_FUSED)
+    return _graph(name, operands, [result], **options, activation=activation)
 
 
 def _windows(
@@ -143,56 +159,51 @@ def _windows(
     return {"padding": padding, "stride_h": strides[0], "stride_w": strides[1]}, kernel, sizes
 
 
-_NUMBERS = (np.int8, np.int8, np.int8, np.int16, np.float32, np.uint8)
+def _reduced(shape: Sizes, axes: Sizes, keeps: bool) -> list[int]:
+    places = {axis % len(shape) for axis in axes}
+    return [1 if i in places else n for i, n in enumerate(shape) if keeps or i not in places]
+
+
+# Products and pools ----------------------------------------------------------------------------
 
 
 @case
 def conv_2d(rng: Rng) -> Subgraph:
     """Any kernel, strides, padding; sometimes dilated."""
     dtype, batch = _one(rng, *_NUMBERS), int(rng.integers(1, 3))
-    h, w, c, k = (int(n) for n in rng.integers((3, 3, 1, 1), (9, 9, 20, 20)))
+    h, w, c, k = _sizes(rng, (3, 3, 1, 1), (9, 9, 20, 20))
     options, kernel, sizes = _windows(rng, h, w)
     if rng.integers(4) == 0 and dtype != np.int16:
-        options |= {
-            "padding": "SAME",
-            "stride_h": 1,
-            "stride_w": 1,
-            "dilation_h": 2,
-            "dilation_w": 2,
-        }
-        sizes = [h, w]
+        options, sizes = _DILATED | {"dilation_w": 2}, [h, w]
     shapes = (batch, h, w, c), (k, *kernel, c), (batch, *sizes, k)
-    return _product(rng, "CONV_2D", dtype, *shapes, 0, kernel[0] * kernel[1] * c, options)
+    return _product(rng, "CONV_2D", dtype, *shapes, options)
 
 
 @case
 def grouped_conv_2d(rng: Rng) -> Subgraph:
     """Groups of channels that do not meet."""
-    groups, h, w, c, k = (int(n) for n in rng.integers((2, 3, 3, 1, 1), (4, 8, 8, 6, 6)))
+    groups, h, w, c, k = _sizes(rng, (2, 3, 3, 1, 1), (4, 8, 8, 6, 6))
     options, kernel, sizes = _windows(rng, h, w)
     shapes = (1, h, w, groups * c), (groups * k, *kernel, c), (1, *sizes, groups * k)
-    depth = kernel[0] * kernel[1] * c
-    return _product(rng, "CONV_2D", _one(rng, np.int8, np.float32), *shapes, 0, depth, options)
+    return _product(rng, "CONV_2D", _one(rng, np.int8, np.float32), *shapes, options)
 
 
 @case
 def four_bits(rng: Rng) -> Subgraph:
     """Bytes by weights of 4 bits."""
-    h, w, c, k = (int(n) for n in rng.integers((3, 3, 1, 1), (7, 7, 12, 12)))
+    h, w, c, k = _sizes(rng, (3, 3, 1, 1), (7, 7, 12, 12))
     options, kernel, sizes = _windows(rng, h, w)
     filter: tuple[int, ...] = (k, *kernel, c)
     name, x, y = "CONV_2D", [1, h, w, c], [1, *sizes, k]
     if rng.integers(2):
         name, x, filter, y, options = "FULLY_CONNECTED", [h, 2 * c], (k, 2 * c), [h, k], {}
-    axis, terms = 0, math.prod(filter[1:])
-    if name == "CONV_2D" and rng.integers(3) == 0:
+    elif rng.integers(3) == 0:
         name, filter, y = "DEPTHWISE_CONV_2D", (1, *kernel, c), [1, *sizes, c]
-        axis, terms, options["multiplier"] = 3, math.prod(kernel), 1
-    graph = _product(rng, name, np.int8, x, filter, y, axis, terms, options)
-    weights = graph.tensors["w"]
-    data = rng.integers(-7, 8, filter)
-    weights.dtype, weights.data = jnp.int4, data.astype(jnp.int4)
-    graph.tensors["y"].scales = [graph.tensors["y"].scales[0] / 16]
+        options["multiplier"] = 1
+    graph = _product(rng, name, np.int8, x, filter, y, options)
+    weights, result = graph.tensors["x1"], graph.tensors["y0"]
+    weights.dtype, weights.data = jnp.int4, rng.integers(-7, 8, filter).astype(jnp.int4)
+    result.scales = [result.scales[0] / 16]
     return graph
 
 
@@ -200,257 +211,94 @@ def four_bits(rng: Rng) -> Subgraph:
 def depthwise_conv_2d(rng: Rng) -> Subgraph:
     """With a multiplier of channels, sometimes."""
     dtype, batch = _one(rng, *_NUMBERS), int(rng.integers(1, 3))
-    h, w, c = (int(n) for n in rng.integers((3, 3, 1), (9, 9, 20)))
+    h, w, c = _sizes(rng, (3, 3, 1), (9, 9, 20))
     multiplier = int(_one(rng, 1, 1, 2, 3))
     options, kernel, sizes = _windows(rng, h, w)
-    k = c * multiplier
-    options["multiplier"] = multiplier
     if rng.integers(4) == 0 and dtype != np.int16:
-        options |= {"padding": "SAME", "stride_h": 1, "stride_w": 1}
-        options |= {"dilation_h": 2, "dilation_w": int(rng.integers(1, 3))}
-        sizes = [h, w]
+        options, sizes = _DILATED | {"dilation_w": int(rng.integers(1, 3))}, [h, w]
+    k = c * multiplier
     shapes = (batch, h, w, c), (1, *kernel, k), (batch, *sizes, k)
-    return _product(rng, "DEPTHWISE_CONV_2D", dtype, *shapes, 3, kernel[0] * kernel[1], options)
+    return _product(rng, "DEPTHWISE_CONV_2D", dtype, *shapes, options | {"multiplier": multiplier})
 
 
 @case
 def transpose_conv(rng: Rng) -> Subgraph:
     """Strides of 1 and 2."""
     dtype = _one(rng, np.int8, np.int8, np.int16, np.float32, np.uint8)
-    h, w, c, k = (int(n) for n in rng.integers((1, 1, 1, 1), (6, 6, 12, 12)))
-    kernel, strides = (
-        [int(n) for n in rng.integers(1, 4, 2)],
-        [int(n) for n in rng.integers(1, 3, 2)],
-    )
+    h, w, c, k = _sizes(rng, (1, 1, 1, 1), (6, 6, 12, 12))
+    kernel, strides = _sizes(rng, 1, 4, 2), _sizes(rng, 1, 3, 2)
     padding = _one(rng, "SAME", "VALID")
     sizes = [
-        n * s if padding == "SAME" else (n - 1) * s + max(f, s if s > f else f)
+        n * s if padding == "SAME" else (n - 1) * s + f
         for n, s, f in zip((h, w), strides, kernel, strict=True)
     ]
-    if padding == "VALID":
-        sizes = [(n - 1) * s + f for n, s, f in zip((h, w), strides, kernel, strict=True)]
     options = {"padding": padding, "stride_h": strides[0], "stride_w": strides[1]}
     shapes = (1, h, w, c), (k, *kernel, c), (1, *sizes, k)
-    return _product(
-        rng,
-        "TRANSPOSE_CONV",
-        dtype,
-        *shapes,
-        0,
-        kernel[0] * kernel[1] * c,
-        options,
-        _constant([1, *sizes, k]),
-    )
+    return _product(rng, "TRANSPOSE_CONV", dtype, *shapes, options)
 
 
 @case
 def fully_connected(rng: Rng) -> Subgraph:
     """Rows of any rank."""
     dtype = _one(rng, *_NUMBERS)
-    rows, depth, columns = (int(n) for n in rng.integers(1, (6, 40, 33)))
-    shape, keeps = (
-        ((rows, depth), False) if rng.integers(2) else ((2, rows, depth), bool(rng.integers(2)))
-    )
-    count = math.prod(shape[:-1])
-    output = (*shape[:-1], columns) if keeps else (count, columns)
-    return _product(
-        rng,
-        "FULLY_CONNECTED",
-        dtype,
-        shape,
-        (columns, depth),
-        output,
-        0,
-        depth,
-        {"keep_num_dims": keeps},
-    )
+    rows, depth, columns = _sizes(rng, 1, (6, 40, 33))
+    batch = (rows,) if rng.integers(2) else (2, rows)
+    keeps = len(batch) > 1 and _coin(rng)
+    output = (*(batch if keeps else (math.prod(batch),)), columns)
+    shapes = (*batch, depth), (columns, depth), output
+    return _product(rng, "FULLY_CONNECTED", dtype, *shapes, {"keep_num_dims": keeps})
 
 
 @case
 def batch_matmul(rng: Rng) -> Subgraph:
     """Either transposed."""
-    dtype, (n, k, m) = _one(rng, np.int8, np.float32), (int(n) for n in rng.integers(1, 12, 3))
-    options = {"adj_x": bool(rng.integers(2)), "adj_y": bool(rng.integers(2))}
-    x = (2, k, n) if options["adj_x"] else (2, n, k)
-    y = (2, m, k) if options["adj_y"] else (2, k, m)
-    tensors = {
-        "x": _any(rng, dtype, x),
-        "w": _any(rng, dtype, y),
-        "y": _any(rng, dtype, (2, n, m), 1.0),
-    }
+    dtype, (n, k, m) = _one(rng, np.int8, np.float32), _sizes(rng, 1, 12, 3)
+    flips = {"adj_x": _coin(rng), "adj_y": _coin(rng)}
+    x = _any(rng, dtype, (2, k, n) if flips["adj_x"] else (2, n, k))
+    w = _any(rng, dtype, (2, m, k) if flips["adj_y"] else (2, k, m))
+    y = _any(rng, dtype, (2, n, m), 1.0)
     if dtype == np.int8 and rng.integers(2):  # as XNNPACK takes it
-        tensors["w"].zeros = [0]
-    return Subgraph(tensors, [Op("BATCH_MATMUL", ["x", "w"], ["y"], options)], ["x", "w"], ["y"])
-
-
-def _any(rng: Rng, dtype: Any, shape: Sequence[int], near: float = 0.02) -> Tensor:
-    return (
-        Tensor(dtype, shape)
-        if np.dtype(dtype).kind != "i" and dtype != np.uint8
-        else _quantized(rng, dtype, shape, near)
-    )
-
-
-def _broadcast(rng: Rng) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    shape = tuple(int(n) for n in rng.integers(1, 7, rng.integers(1, 5)))
-    kind = rng.integers(4)
-    other = tuple(n if rng.integers(2) else 1 for n in shape) if kind == 0 else shape
-    other = shape[-1:] if kind == 1 else () if kind == 2 else other
-    return (other, shape, shape) if rng.integers(4) == 0 and other else (shape, other, shape)
-
-
-def _binary(name: str, dtypes: Sequence[Any]) -> Callable[[Rng], Subgraph]:
-    def draw(rng: Rng) -> Subgraph:
-        dtype, (a, b, y) = _one(rng, *dtypes), _broadcast(rng)
-        near = 0.02 if name != "MUL" else 0.05
-        if dtype == np.int16:
-            near = 2e-4
-        tensors = {"a": _any(rng, dtype, a, near), "b": _any(rng, dtype, b, near)}
-        tensors["y"] = _any(rng, dtype, y, near * _one(rng, 1, 2, 8))
-        if dtype in (np.int8, np.int16) and rng.integers(3) == 0:
-            data = _draw(rng, dtype, b)
-            tensors["b"].data = data
-        options = {"activation": "" if dtype == np.int16 else _one(rng, *_FUSED)}
-        inputs = ["a"] if tensors["b"].data is not None else ["a", "b"]
-        if dtype == np.int16 and name in ("ADD", "SUB"):
-            options["pot_scale_int16"] = False
-        return Subgraph(tensors, [Op(name, ["a", "b"], ["y"], options)], inputs, ["y"])
-
-    return draw
-
-
-for _name in ("ADD", "SUB", "MUL"):
-    CASES[_name.lower()] = _binary(_name, (np.int8, np.int8, np.int16, np.float32, np.uint8))
-
-
-def _plain(
-    name: str, *, same: bool, dtypes: Sequence[Any], count: int = 1, out: Any = None
-) -> None:
-    """A function of tensors of one shape, whose scales are the same or any."""
-
-    def draw(rng: Rng) -> Subgraph:
-        dtype = _one(rng, *dtypes)
-        shape = tuple(int(n) for n in rng.integers(1, 9, rng.integers(1, 5)))
-        names = ["a", "b", "c"][:count]
-        tensors = {each: _any(rng, dtype, shape) for each in names}
-        tensors["y"] = Tensor(out, shape) if out else _any(rng, dtype, shape)
-        if same:
-            for each in [*names, "y"]:
-                if tensors["a"].scales and tensors[each].scales:
-                    tensors[each].scales, tensors[each].zeros = (
-                        tensors["a"].scales,
-                        tensors["a"].zeros,
-                    )
-        return Subgraph(tensors, [Op(name, names, ["y"])], names, ["y"])
-
-    CASES[name.lower()] = draw
-
-
-for _name in (
-    "ABS",
-    "CEIL",
-    "COS",
-    "ELU",
-    "EXP",
-    "FLOOR",
-    "LOG",
-    "NEG",
-    "ROUND",
-    "SIN",
-    "SQRT",
-    "SQUARE",
-):
-    _plain(_name, same=False, dtypes=(np.float32,))
-for _name in ("MAXIMUM", "MINIMUM"):
-    _plain(_name, same=True, dtypes=(np.int8, np.float32, np.uint8), count=2)
-_plain("SQUARED_DIFFERENCE", same=False, dtypes=(np.float32, np.int8), count=2)
-_plain("FLOOR_MOD", same=False, dtypes=(np.float32,), count=2)
-CASES["div"] = _binary("DIV", (np.float32,))
-for _name in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", "EQUAL", "NOT_EQUAL"):
-    _plain(_name, same=False, dtypes=(np.int8, np.float32, np.uint8), count=2, out=np.bool_)
-for _name in ("RELU", "RELU6", "RELU_N1_TO_1"):
-    _plain(_name, same=False, dtypes=(np.int8, np.float32, np.uint8))
-_plain("HARD_SWISH", same=False, dtypes=(np.int8, np.float32, np.uint8))
-_plain("RELU_0_TO_1", same=False, dtypes=(np.int8, np.float32, np.uint8))
-_plain("LOGICAL_NOT", same=True, dtypes=(np.bool_,))
-_plain("SIGN", same=True, dtypes=(np.float32,))
-for _name in ("LOGICAL_AND", "LOGICAL_OR"):
-    _plain(_name, same=True, dtypes=(np.bool_,), count=2)
-for _name in ("ATAN2", "POW", "FLOOR_DIV"):
-    _plain(_name, same=False, dtypes=(np.float32,), count=2)
+        w.zeros = [0]
+    return _graph("BATCH_MATMUL", [x, w], [y], **flips)
 
 
 @case
-def gelu(rng: Rng) -> Subgraph:
-    """By the error function, and by the hyperbolic tangent."""
-    dtype = _one(rng, np.float32, np.int8)
-    x, y = (_any(rng, dtype, (3, 40)) for _ in range(2))
-    return _graph("GELU", [x], [y], approximate=bool(rng.integers(2)))
+def dynamic(rng: Rng) -> Subgraph:
+    """Products of floats and integer weights."""
+    name = _one(rng, "FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D")
+    rows, depth, columns = _sizes(rng, 1, (5, 40, 20))
+    axis, dtype = 0, np.int8
+    if name == "FULLY_CONNECTED":
+        dtype = _one(rng, np.int8, np.int8, jnp.int4)
+        depth += depth % 2 if dtype == jnp.int4 else 0
+        shapes: list[Sizes] = [(rows, depth), (columns, depth), (rows, columns)]
+        options: dict[str, Any] = {"asymmetric": _coin(rng)}
+    else:
+        h, w, c = _sizes(rng, (3, 3, 1), (8, 8, 12))
+        options, kernel, sizes = _windows(rng, h, w)
+        filter: tuple[int, ...] = (columns, *kernel, c)
+        if name == "DEPTHWISE_CONV_2D":
+            options, columns, axis, filter = options | {"multiplier": 1}, c, 3, (1, *kernel, c)
+        shapes = [(1, h, w, c), filter, (1, *sizes, columns)]
+    count = columns if name != "FULLY_CONNECTED" or rng.integers(2) else 1
+    most = 127 if dtype == np.int8 else 7
+    data = rng.integers(-most, most + 1, shapes[1]).astype(dtype)
+    weights = _constant(data, dtype, [_scale(rng) for _ in range(count)])
+    weights.axis = axis if count > 1 else 0
+    bias = _constant(_draw(rng, np.float32, (columns,)), np.float32)
+    x, y = Tensor(np.float32, shapes[0]), Tensor(np.float32, shapes[2])
+    return _graph(name, [x, weights, bias], [y], activation=_one(rng, *_FUSED), **options)
 
 
-for _name in ("ABS", "ELU", "EXP", "LOG"):
-    _plain(_name, same=False, dtypes=(np.float32, np.int8))
-
-
-@case
-def rsqrt(rng: Rng) -> Subgraph:
-    """Of floats above 0, or of bytes of which none is below the zero point."""
-    dtype = _one(rng, np.float32, np.int8, np.int8)
-    tensors = {"x": _any(rng, dtype, (2, 90)), "y": _any(rng, dtype, (2, 90), 0.05)}
-    if dtype == np.int8:
-        tensors["x"].zeros = [-128]
-    return Subgraph(tensors, [Op("RSQRT", ["x"], ["y"])], ["x"], ["y"])
-
-
-def _sigmoid(name: str) -> Callable[[Rng], Subgraph]:
-    def draw(rng: Rng) -> Subgraph:
-        dtype = _one(rng, np.int8, np.float32, np.uint8)
-        tensors = {"x": _any(rng, dtype, (2, 50), 0.05), "y": _any(rng, dtype, (2, 50))}
-        if dtype != np.float32:
-            low = int(np.iinfo(dtype).min)
-            is_tanh = name == "TANH"
-            tensors["y"].scales = [1 / 128 if is_tanh else 1 / 256]
-            tensors["y"].zeros = [low + 128 if is_tanh else low]
-        return Subgraph(tensors, [Op(name, ["x"], ["y"])], ["x"], ["y"])
-
-    return draw
-
-
-for _name in ("LOGISTIC", "TANH"):
-    CASES[_name.lower()] = _sigmoid(_name)
-
-
-@case
-def softmax(rng: Rng) -> Subgraph:
-    """Rows of bytes or floats."""
-    dtype = _one(rng, np.int8, np.float32, np.uint8)
-    shape = (int(rng.integers(1, 5)), int(rng.integers(1, 40)))
-    tensors = {"x": _any(rng, dtype, shape, _one(rng, 0.02, 0.2)), "y": _any(rng, dtype, shape)}
-    if dtype != np.float32:
-        tensors["y"].scales, tensors["y"].zeros = [1 / 256], [int(np.iinfo(dtype).min)]
-    beta = float(_one(rng, 1.0, 1.0, 0.5))
-    return Subgraph(tensors, [Op("SOFTMAX", ["x"], ["y"], {"beta": beta})], ["x"], ["y"])
-
-
-@case
-def leaky_relu(rng: Rng) -> Subgraph:
-    """Any slope below 1."""
-    dtype = _one(rng, np.int8, np.int16, np.float32, np.uint8)
-    near = 2e-4 if dtype == np.int16 else 0.02
-    tensors = {"x": _any(rng, dtype, (3, 40), near), "y": _any(rng, dtype, (3, 40), near)}
-    alpha = float(np.float32(rng.uniform(0.01, 0.9)))
-    return Subgraph(tensors, [Op("LEAKY_RELU", ["x"], ["y"], {"alpha": alpha})], ["x"], ["y"])
-
-
-@case
-def prelu(rng: Rng) -> Subgraph:
-    """A slope for each channel."""
-    dtype = _one(rng, np.int8, np.float32, np.uint8)
-    shape = (1, int(rng.integers(1, 5)), int(rng.integers(1, 5)), int(rng.integers(1, 20)))
-    slope = _any(rng, dtype, (1, 1, shape[-1]), 0.005)
-    slope.data = _draw(rng, dtype, slope.shape)
-    tensors = {"x": _any(rng, dtype, shape), "a": slope, "y": _any(rng, dtype, shape)}
-    return Subgraph(tensors, [Op("PRELU", ["x", "a"], ["y"])], ["x"], ["y"])
+def _pool_of(
+    rng: Rng, name: str, dtype: Any, low: Sizes, high: Sizes, fused: Sequence[str]
+) -> Subgraph:
+    h, w, c = _sizes(rng, low, high)
+    options, (filter_h, filter_w), sizes = _windows(rng, h, w, 4)
+    options |= {"filter_h": filter_h, "filter_w": filter_w}
+    options["activation"] = _one(rng, *fused) if fused else ""
+    x, y = _any(rng, dtype, (1, h, w, c)), _any(rng, dtype, (1, *sizes, c))
+    return _graph(name, [x], [_like(x, y.shape)], **options)
 
 
 @case
@@ -458,237 +306,85 @@ def pool(rng: Rng) -> Subgraph:
     """Maxima and averages."""
     name = _one(rng, "AVERAGE_POOL_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")
     dtype = _one(rng, np.int8, np.int16, np.float32, np.uint8)
-    h, w, c = (int(n) for n in rng.integers((2, 2, 1), (9, 9, 20)))
-    options, kernel, sizes = _windows(rng, h, w, 4)
-    options |= {"filter_h": kernel[0], "filter_w": kernel[1]}
-    options["activation"] = "" if dtype == np.int16 else _one(rng, *_FUSED)
-    tensors = {"x": _any(rng, dtype, (1, h, w, c)), "y": _any(rng, dtype, (1, *sizes, c))}
-    tensors["y"].scales, tensors["y"].zeros = tensors["x"].scales, tensors["x"].zeros
-    return Subgraph(tensors, [Op(name, ["x"], ["y"], options)], ["x"], ["y"])
+    fused = () if dtype == np.int16 else _FUSED
+    return _pool_of(rng, name, dtype, (2, 2, 1), (9, 9, 20), fused)
 
 
 @case
-def mean(rng: Rng) -> Subgraph:
-    """Any axes, with and without them kept."""
-    dtype = _one(rng, np.int8, np.int8, np.float32, np.uint8)
-    shape = tuple(int(n) for n in rng.integers(1, 8, 4))
-    axes = _one(rng, [1, 2], [1, 2], [3], [0, 1], [2], [1], [1, 2, 3], [-1])
-    keeps = bool(rng.integers(2))
-    places = {axis % 4 for axis in axes}
-    kept = [1 if i in places else n for i, n in enumerate(shape) if keeps or i not in places]
-    tensors = {"x": _any(rng, dtype, shape), "axes": _constant(axes), "y": _any(rng, dtype, kept)}
-    op = Op("MEAN", ["x", "axes"], ["y"], {"keep_dims": keeps})
-    return Subgraph(tensors, [op], ["x"], ["y"])
+def l2_pool(rng: Rng) -> Subgraph:
+    """Roots of mean squares."""
+    return _pool_of(rng, "L2_POOL_2D", np.float32, (2, 2, 1), (9, 9, 9), _FUSED)
+
+
+# Functions of elements -------------------------------------------------------------------------
+
+
+def _broadcast(rng: Rng) -> tuple[Sizes, Sizes, Sizes]:
+    shape = _sizes(rng, 1, 7, rng.integers(1, 5))
+    kind = rng.integers(4)
+    other = tuple(n if rng.integers(2) else 1 for n in shape) if kind == 0 else shape
+    other = shape[-1:] if kind == 1 else () if kind == 2 else other
+    return (other, shape, shape) if rng.integers(4) == 0 and other else (shape, other, shape)
+
+
+def _binary(name: str, dtypes: Sequence[Any], rng: Rng) -> Subgraph:
+    dtype, (first, second, shape) = _one(rng, *dtypes), _broadcast(rng)
+    near = 2e-4 if dtype == np.int16 else 0.05 if name == "MUL" else 0.02
+    a, b = _any(rng, dtype, first, near), _any(rng, dtype, second, near)
+    y = _any(rng, dtype, shape, near * _one(rng, 1, 2, 8))
+    if dtype in (np.int8, np.int16) and rng.integers(3) == 0:
+        b.data = _draw(rng, dtype, second)
+    options: dict[str, Any] = {"activation": "" if dtype == np.int16 else _one(rng, *_FUSED)}
+    if dtype == np.int16 and name in ("ADD", "SUB"):
+        options["pot_scale_int16"] = False
+    return _graph(name, [a, b], [y], **options)
+
+
+CASES["div"] = functools.partial(_binary, "DIV", _FLOATS)
+for _name in ("ADD", "SUB", "MUL"):
+    _dtypes = (np.int8, np.int8, np.int16, np.float32, np.uint8)
+    CASES[_name.lower()] = functools.partial(_binary, _name, _dtypes)
+
+_COMPARISONS = "EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL NOT_EQUAL"
+_PLAIN = (  # functions of tensors of one shape, their dtypes, and how many tensors they take
+    ("CEIL COS FLOOR NEG ROUND SIGN SIN SQRT SQUARE", _FLOATS, 1),
+    ("ATAN2 FLOOR_DIV FLOOR_MOD POW", _FLOATS, 2),
+    ("ABS ELU EXP LOG", (np.float32, np.int8), 1),
+    ("SQUARED_DIFFERENCE", (np.float32, np.int8), 2),
+    ("HARD_SWISH RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1", _BYTES, 1),
+    (f"MAXIMUM MINIMUM {_COMPARISONS}", _BYTES, 2),
+    ("LOGICAL_NOT", _TRUTHS, 1),
+    ("LOGICAL_AND LOGICAL_OR", _TRUTHS, 2),
+)
+
+
+def _plain(name: str, dtypes: Sequence[Any], count: int, rng: Rng) -> Subgraph:
+    """The scales are any; those of extremes are one."""
+    dtype, shape = _one(rng, *dtypes), _sizes(rng, 1, 9, rng.integers(1, 5))
+    operands = [_any(rng, dtype, shape) for _ in range(count)]
+    is_truth = name in _COMPARISONS.split()
+    result = Tensor(np.bool_, shape) if is_truth else _any(rng, dtype, shape)
+    if name in ("MAXIMUM", "MINIMUM"):
+        operands[1] = result = _like(operands[0], shape)
+    return _graph(name, operands, [result])
+
+
+for _names, _dtypes, _count in _PLAIN:
+    for _name in _names.split():
+        CASES[_name.lower()] = functools.partial(_plain, _name, _dtypes, _count)
 
 
 @case
-def reduce(rng: Rng) -> Subgraph:
-    """Sums of floats, and extremes of integers of one scale."""
-    name = _one(rng, "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
-    dtype = (
-        np.float32 if name in ("SUM", "REDUCE_PROD") else _one(rng, np.int8, np.float32, np.uint8)
-    )
-    shape = tuple(int(n) for n in rng.integers(1, 6, 3))
-    axes, keeps = _one(rng, [0], [1, 2], [2], [0, 1, 2]), bool(rng.integers(2))
-    kept = [1 if i in axes else n for i, n in enumerate(shape) if keeps or i not in axes]
-    tensors = {"x": _any(rng, dtype, shape), "axes": _constant(axes), "y": _any(rng, dtype, kept)}
-    tensors["y"].scales, tensors["y"].zeros = tensors["x"].scales, tensors["x"].zeros
-    if rng.integers(5) == 0:
-        tensors |= {key: Tensor(np.int32, tensors[key].shape) for key in ("x", "y")}
-    elif name == "SUM" and rng.integers(2):
-        tensors |= {"x": _any(rng, np.int8, shape), "y": _any(rng, np.int8, kept, 0.05)}
-    return Subgraph(tensors, [Op(name, ["x", "axes"], ["y"], {"keep_dims": keeps})], ["x"], ["y"])
-
-
-@case
-def quantize(rng: Rng) -> Subgraph:
-    """Floats, and integers of another scale."""
-    source, target = _one(
-        rng,
-        (np.float32, np.int8),
-        (np.float32, np.uint8),
-        (np.float32, np.int16),
-        (np.int8, np.int8),
-        (np.uint8, np.int8),
-        (np.int8, np.uint8),
-        (np.int16, np.int8),
-        (np.int16, np.int16),
-    )
-    shape, near = (int(rng.integers(1, 4)), int(rng.integers(1, 50))), 0.01
-    fine = 1e-4 if np.int16 in (source, target) else near
-    tensors = {
-        "x": _any(rng, source, shape, fine if source == np.int16 else near),
-        "y": _any(rng, target, shape, fine if target == np.int16 else near),
-    }
-    return Subgraph(tensors, [Op("QUANTIZE", ["x"], ["y"])], ["x"], ["y"])
-
-
-@case
-def dequantize(rng: Rng) -> Subgraph:
-    """Integers of 8 and 16 bits."""
-    dtype = _one(rng, np.int8, np.uint8, np.int16)
-    tensors = {"x": _any(rng, dtype, (2, 30)), "y": Tensor(np.float32, (2, 30))}
-    return Subgraph(tensors, [Op("DEQUANTIZE", ["x"], ["y"])], ["x"], ["y"])
-
-
-@case
-def resize(rng: Rng) -> Subgraph:
-    """Bilinear and nearest, in all three conventions."""
-    name = _one(rng, "RESIZE_BILINEAR", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
-    dtype = _one(rng, np.int8, np.int8, np.float32, np.uint8)
-    h, w, c, oh, ow = (int(n) for n in rng.integers(1, (9, 9, 20, 20, 20)))
-    options = _one(rng, {}, {"half_pixel_centers": True}, {"align_corners": True})
-    tensors = {"x": _any(rng, dtype, (1, h, w, c)), "sizes": _constant([oh, ow])}
-    tensors["y"] = Tensor(dtype, (1, oh, ow, c), None, tensors["x"].scales, tensors["x"].zeros)
-    return Subgraph(tensors, [Op(name, ["x", "sizes"], ["y"], options)], ["x"], ["y"])
-
-
-def _moves(name: str, rng: Rng) -> Subgraph:
-    """Operators that move elements."""
-    dtype = _one(rng, np.int8, np.float32, np.uint8)
-    n, h, w, c = shape = (1, 4, int(rng.integers(1, 4)) * 2, int(rng.integers(1, 4)) * 4)
-    constants: list[Any] = []
-    options: dict[str, Any] = {}
-    count, outputs = 1, 1
-    if name == "TRANSPOSE":
-        order = rng.permutation(4)
-        constants, output = [order], [shape[i] for i in order]
-    elif name in ("PAD", "PADV2", "MIRROR_PAD"):
-        pads = (
-            rng.integers(0, 2, (4, 2))
-            if name != "MIRROR_PAD"
-            else np.array([(0, 0), (1, 1), (1, 0), (0, 2)])
-        )
-        constants, output = [pads], list(np.add(shape, pads.sum(1)))
-        options = {"mode": int(rng.integers(2))} if name == "MIRROR_PAD" else {}
-    elif name == "STRIDED_SLICE":
-        begin, steps = rng.integers(0, 1, 4), np.array([1, int(_one(rng, 1, 2, -1)), 1, 1])
-        options = {"begin_mask": 15, "end_mask": 15, "shrink_axis_mask": int(_one(rng, 0, 1))}
-        constants = [begin, np.array(shape), steps]
-        output = [len(range(0, n, abs(s))) for n, s in zip(shape, steps.tolist(), strict=True)]
-        output = output[1:] if options["shrink_axis_mask"] else output
-        if rng.integers(2):  # x[..., None, 1:-1]
-            options = {"ellipsis_mask": 1, "new_axis_mask": 2}
-            constants = [np.array(x) for x in ([0, 0, 1], [0, 0, -1], [1, 1, 1])]
-            output = [n, h, w, 1, c - 2]
-    elif name == "SLICE":
-        begin, size = np.array([0, 1, 0, 2]), np.array([1, 2, -1, 2])
-        constants, output = [begin, size], [1, 2, w, 2]
-    elif name == "DEPTH_TO_SPACE":
-        options, output = {"block_size": 2}, [1, h * 2, w * 2, c // 4]
-    elif name == "SPACE_TO_DEPTH":
-        options, output = {"block_size": 2}, [1, h // 2, w // 2, c * 4]
-    elif name == "RESHAPE":
-        constants, output = [np.array([-1, c])], [n * h * w, c]
-    elif name in ("CONCATENATION", "PACK"):
-        axis, count = int(rng.integers(-4, 4)), int(rng.integers(1, 4))
-        options = {"axis": axis}
-        output = list(shape)
-        if name == "CONCATENATION" and rng.integers(4) == 0:
-            options["activation"] = _one(rng, *_FUSED)
-        if name == "PACK":
-            output.insert(axis % 5 if axis < 0 else axis, count)
-        else:
-            output[axis] *= count
-    elif name == "TILE":
-        counts = rng.integers(1, 3, 4)
-        constants, output = [counts], list(np.multiply(shape, counts))
-    elif name == "REVERSE_V2":
-        constants, output = [np.array([int(rng.integers(4))])], list(shape)
-    elif name == "GATHER":
-        constants, output = [rng.integers(0, 4, 3)], [1, 3, w, c]
-        options = {"axis": 1}
-        if rng.integers(3) == 0:
-            constants, output = [rng.integers(0, w, (1, 4, 3))], [1, 4, 3, c]
-            options = {"axis": 2, "batch_dims": 2}
-    elif name == "GATHER_ND":
-        constants, output = [rng.integers(0, (1, 4), (5, 2))], [5, w, c]
-    elif name == "EMBEDDING_LOOKUP":
-        constants, output = [np.zeros(3)], [3, h, w, c]
-    elif name == "BATCH_TO_SPACE_ND":
-        shape = (4, h, w, c)
-        constants, output = [np.array([2, 2]), np.array([[0, 1], [1, 0]])], [1, 7, 2 * w - 1, c]
-    elif name == "SPLIT_V":
-        outputs, constants = 2, [np.array([c - 3, -1 if rng.integers(2) else 3]), np.array(3)]
-        options, output = {"num_splits": 2}, [1, h, w, c - 3]
-    elif name == "EXPAND_DIMS":
-        constants, output = [np.array(-1)], [*shape, 1]
-    elif name == "SQUEEZE":
-        options, output = {"squeeze_dims": [0]}, [h, w, c]
-    elif name == "SPACE_TO_BATCH_ND":
-        constants = [np.array([2, 2]), np.array([[0, 0], [1, 1]])]
-        output = [4, h // 2, (w + 2) // 2, c]
-    elif name in ("SPLIT", "UNPACK"):
-        outputs = 2 if name == "SPLIT" else h
-        constants = [np.array(1)] if name == "SPLIT" else []
-        options = {"num_splits": 2} if name == "SPLIT" else {"num": h, "axis": 1}
-        output = [1, h // 2, w, c] if name == "SPLIT" else [1, w, c]
-    else:
-        constants, output = [np.array([2, h, w, c])], [2, h, w, c]
-    x = _any(rng, dtype, shape)
-    names = [f"x{i}" for i in range(count)]
-    tensors = {each: Tensor(dtype, shape, None, x.scales, x.zeros) for each in names}
-    tensors |= {f"c{i}": _constant(value) for i, value in enumerate(constants)}
-    results = [f"y{i}" for i in range(outputs)]
-    tensors |= {each: Tensor(dtype, output, None, x.scales, x.zeros) for each in results}
-    others = [f"c{i}" for i in range(len(constants))]
-    is_last = name in ("SPLIT", "EMBEDDING_LOOKUP")
-    operands = [*others, *names] if is_last else [*names, *others]
-    if name == "SPLIT_V":
-        tensors["y1"] = Tensor(dtype, [1, h, w, 3], None, x.scales, x.zeros)
-    if name == "PADV2":
-        tensors["v"] = Tensor(dtype, (1,), _draw(rng, dtype, (1,)), x.scales, x.zeros)
-        operands.append("v")
-    version = 2 if name == "BROADCAST_TO" else 1
-    operator = Op(name, operands, results, options, version=version)
-    return Subgraph(tensors, [operator], names, results)
-
-
-_MOVES = """
-    BATCH_TO_SPACE_ND BROADCAST_TO CONCATENATION DEPTH_TO_SPACE EMBEDDING_LOOKUP EXPAND_DIMS GATHER
-    GATHER_ND MIRROR_PAD PACK PAD PADV2 RESHAPE REVERSE_V2 SLICE SPACE_TO_BATCH_ND SPACE_TO_DEPTH
-    SPLIT SPLIT_V SQUEEZE STRIDED_SLICE TILE TRANSPOSE UNPACK
-"""
-for _name in _MOVES.split():
-    CASES[_name.lower()] = functools.partial(_moves, _name)
-
-
-def _graph(
-    name: str, operands: Sequence[Tensor], results: Sequence[Tensor], **options: Any
-) -> Subgraph:
-    """An operator, whose operands without data are the inputs."""
-    xs = {f"x{i}": x for i, x in enumerate(operands)}
-    ys = {f"y{i}": y for i, y in enumerate(results)}
-    given = [key for key, x in xs.items() if x.data is None]
-    return Subgraph({**xs, **ys}, [Op(name, [*xs], [*ys], options)], given, [*ys])
-
-
-@case
-def dynamic(rng: Rng) -> Subgraph:
-    """Products of floats and integer weights."""
-    name = _one(rng, "FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D")
-    rows, depth, columns = (int(n) for n in rng.integers(1, (5, 40, 20)))
-    if name == "FULLY_CONNECTED":
-        dtype = _one(rng, np.int8, np.int8, jnp.int4)
-        depth += depth % 2 if dtype == jnp.int4 else 0
-        shapes: list[Sequence[int]] = [(rows, depth), (columns, depth), (rows, columns)]
-        axis = 0
-        options: dict[str, Any] = {"asymmetric": bool(rng.integers(2))}
-    else:
-        h, w, c = (int(n) for n in rng.integers((3, 3, 1), (8, 8, 12)))
-        windows, kernel, sizes = _windows(rng, h, w)
-        dtype, is_depthwise = np.int8, name != "CONV_2D"
-        options = windows | ({"multiplier": 1} if is_depthwise else {})
-        columns, axis = (c, 3) if is_depthwise else (columns, 0)
-        filter = (1, *kernel, c) if is_depthwise else (columns, *kernel, c)
-        shapes = [(1, h, w, c), filter, (1, *sizes, columns)]
-    count = columns if name != "FULLY_CONNECTED" or rng.integers(2) else 1
-    data = rng.integers(-7 if dtype != np.int8 else -127, 8 if dtype != np.int8 else 128, shapes[1])
-    scales, axis = [_scale(rng) for _ in range(count)], axis if count > 1 else 0
-    weights = Tensor(dtype, shapes[1], data.astype(dtype), scales, [0] * count, axis)
-    bias = Tensor(np.float32, (columns,), _draw(rng, np.float32, (columns,)))
-    x, y = Tensor(np.float32, shapes[0]), Tensor(np.float32, shapes[2])
-    return _graph(name, [x, weights, bias], [y], activation=_one(rng, *_FUSED), **options)
+def far_scales(rng: Rng) -> Subgraph:
+    """A sum, difference or product, whose scales XNNPACK often leaves to the built-in kernels."""
+    dtype, count = _one(rng, np.int8, np.uint8), int(rng.integers(1, 70))
+    nears = [2.0 ** rng.uniform(-8, 2)]
+    other = int(_one(rng, 1, count))
+    nears += [2.0 ** rng.uniform(-8, 2), 2.0 ** rng.uniform(-14, -2)]
+    sizes = zip((count, other, count), nears, strict=True)
+    x, y, z = (_quantized(rng, dtype, (1, size), near) for size, near in sizes)
+    fused = _one(rng, *_FUSED)
+    return _graph(_one(rng, "ADD", "SUB", "MUL"), [x, y], [z], version=2, activation=fused)
 
 
 @case
@@ -704,72 +400,323 @@ def integers(rng: Rng) -> Subgraph:
 
 
 @case
-def select(rng: Rng) -> Subgraph:
-    """Rows, elements, and with SELECT_V2 tensors that broadcast."""
-    name, shape = _one(rng, "SELECT", "SELECT_V2"), tuple(int(n) for n in rng.integers(1, 6, 3))
-    dtype = _one(rng, np.int8, np.float32, np.int32)
-    condition = _one(rng, shape, shape[:1] if name == "SELECT" else (*shape[:2], 1))
-    other = shape if name == "SELECT" else _one(rng, shape, shape[-1:])
-    x = Tensor(dtype, shape) if dtype == np.int32 else _any(rng, dtype, shape)
-    a, b, y = (Tensor(dtype, size, None, x.scales, x.zeros) for size in (shape, other, shape))
-    return _graph(name, [Tensor(np.bool_, condition), a, b], [y])
+def gelu(rng: Rng) -> Subgraph:
+    """By the error function, and by the hyperbolic tangent."""
+    dtype = _one(rng, np.float32, np.int8)
+    x, y = (_any(rng, dtype, (3, 40)) for _ in range(2))
+    return _graph("GELU", [x], [y], approximate=_coin(rng))
 
 
 @case
-def places(rng: Rng) -> Subgraph:
-    """Places of extremes."""
-    shape, axis = tuple(int(n) for n in rng.integers(1, 7, 3)), int(rng.integers(-3, 3))
-    x = _any(rng, _one(rng, np.int8, np.float32, np.uint8), shape)
-    y = Tensor(np.int32, [n for i, n in enumerate(shape) if i != axis % 3])
-    return _graph(_one(rng, "ARG_MAX", "ARG_MIN"), [x, _constant(axis)], [y], output_type=2)
+def rsqrt(rng: Rng) -> Subgraph:
+    """Of floats above 0, or of bytes of which none is below the zero point."""
+    dtype = _one(rng, np.float32, np.int8, np.int8)
+    x, y = _any(rng, dtype, (2, 90)), _any(rng, dtype, (2, 90), 0.05)
+    x.zeros = [-128] if dtype == np.int8 else []
+    return _graph("RSQRT", [x], [y])
+
+
+def _sigmoid(name: str, rng: Rng) -> Subgraph:
+    dtype = _one(rng, *_BYTES)
+    x, y = _any(rng, dtype, (2, 50), 0.05), _any(rng, dtype, (2, 50))
+    if dtype != np.float32:
+        low = int(np.iinfo(dtype).min)
+        y.scales, y.zeros = ([1 / 128], [low + 128]) if name == "TANH" else ([1 / 256], [low])
+    return _graph(name, [x], [y])
+
+
+for _name in ("LOGISTIC", "TANH"):
+    CASES[_name.lower()] = functools.partial(_sigmoid, _name)
 
 
 @case
-def sums(rng: Rng) -> Subgraph:
-    """Sums up to each element, which begin at either end."""
-    dtype, shape = _one(rng, np.float32, np.int32), tuple(int(n) for n in rng.integers(1, 7, 3))
-    options = {"exclusive": bool(rng.integers(2)), "reverse": bool(rng.integers(2))}
-    axis = _constant(int(rng.integers(-3, 3)))
-    return _graph("CUMSUM", [Tensor(dtype, shape), axis], [Tensor(dtype, shape)], **options)
+def softmax(rng: Rng) -> Subgraph:
+    """Rows of bytes or floats."""
+    dtype = _one(rng, *_BYTES)
+    shape = (int(rng.integers(1, 5)), int(rng.integers(1, 40)))
+    x, y = _any(rng, dtype, shape, _one(rng, 0.02, 0.2)), _any(rng, dtype, shape)
+    if dtype != np.float32:
+        y.scales, y.zeros = [1 / 256], [int(np.iinfo(dtype).min)]
+    return _graph("SOFTMAX", [x], [y], beta=float(_one(rng, 1.0, 1.0, 0.5)))
 
 
 @case
 def rows_of_floats(rng: Rng) -> Subgraph:
     """Normalized rows, their logarithms, and softmax of any rank."""
-    shape = tuple(int(n) for n in rng.integers(1, 8, int(rng.integers(2, 5))))
+    shape = _sizes(rng, 1, 8, int(rng.integers(2, 5)))
     name = _one(rng, "L2_NORMALIZATION", "LOG_SOFTMAX", "SOFTMAX")
     options = {"beta": 1.0} if name == "SOFTMAX" else {}
     return _graph(name, [Tensor(np.float32, shape)], [Tensor(np.float32, shape)], **options)
 
 
 @case
-def any_and_all(rng: Rng) -> Subgraph:
-    """Truth values over axes."""
-    shape, keeps = tuple(int(n) for n in rng.integers(1, 5, 3)), bool(rng.integers(2))
-    axes = _one(rng, [0], [1, 2], [-1])
-    kept = [n if i not in {a % 3 for a in axes} else 1 for i, n in enumerate(shape)]
-    kept = kept if keeps else [n for i, n in enumerate(shape) if i not in {a % 3 for a in axes}]
-    name, x, y = (
-        _one(rng, "REDUCE_ANY", "REDUCE_ALL"),
-        *(Tensor(np.bool_, n) for n in (shape, kept)),
-    )
+def leaky_relu(rng: Rng) -> Subgraph:
+    """Any slope below 1."""
+    dtype = _one(rng, np.int8, np.int16, np.float32, np.uint8)
+    x, y = (_any(rng, dtype, (3, 40), 2e-4 if dtype == np.int16 else 0.02) for _ in range(2))
+    return _graph("LEAKY_RELU", [x], [y], alpha=float(np.float32(rng.uniform(0.01, 0.9))))
+
+
+@case
+def prelu(rng: Rng) -> Subgraph:
+    """A slope for each channel."""
+    dtype = _one(rng, *_BYTES)
+    shape = (1, int(rng.integers(1, 5)), int(rng.integers(1, 5)), int(rng.integers(1, 20)))
+    slope = _any(rng, dtype, (1, 1, shape[-1]), 0.005)
+    slope.data = _draw(rng, dtype, slope.shape)
+    return _graph("PRELU", [_any(rng, dtype, shape), slope], [_any(rng, dtype, shape)])
+
+
+@case
+def quantize(rng: Rng) -> Subgraph:
+    """Floats, and integers of another scale."""
+    pairs = ["f4 i1", "f4 u1", "f4 i2", "i1 i1", "u1 i1", "i1 u1", "i2 i1", "i2 i2"]
+    dtypes = [np.dtype(name) for name in _one(rng, *pairs).split()]
+    shape = int(rng.integers(1, 4)), int(rng.integers(1, 50))
+    x, y = (_any(rng, each, shape, 1e-4 if each == np.int16 else 0.01) for each in dtypes)
+    return _graph("QUANTIZE", [x], [y])
+
+
+@case
+def dequantize(rng: Rng) -> Subgraph:
+    """Integers of 8 and 16 bits."""
+    x = _any(rng, _one(rng, np.int8, np.uint8, np.int16), (2, 30))
+    return _graph("DEQUANTIZE", [x], [Tensor(np.float32, (2, 30))])
+
+
+@case
+def cast(rng: Rng) -> Subgraph:
+    """Numbers and truth values."""
+    kinds = {np.float32: 0, np.int32: 2, np.uint8: 3, np.bool_: 6, np.int16: 7, np.int8: 9}
+    source, target = _one(rng, *kinds), _one(rng, *kinds)
+    if source == np.float32 and target != np.bool_:
+        target = np.int32  # negative floats have no uint8
+    options = {"in_type": kinds[source], "out_type": kinds[target]}
+    return _graph("CAST", [Tensor(source, (3, 9))], [Tensor(target, (3, 9))], **options)
+
+
+@case
+def select(rng: Rng) -> Subgraph:
+    """Rows, elements, and with SELECT_V2 tensors that broadcast."""
+    name, shape = _one(rng, "SELECT", "SELECT_V2"), _sizes(rng, 1, 6, 3)
+    dtype = _one(rng, np.int8, np.float32, np.int32)
+    condition = _one(rng, shape, shape[:1] if name == "SELECT" else (*shape[:2], 1))
+    other = shape if name == "SELECT" else _one(rng, shape, shape[-1:])
+    x = Tensor(dtype, shape) if dtype == np.int32 else _any(rng, dtype, shape)
+    return _graph(name, [Tensor(np.bool_, condition), x, _like(x, other)], [_like(x, shape)])
+
+
+# Functions of axes -----------------------------------------------------------------------------
+
+
+@case
+def mean(rng: Rng) -> Subgraph:
+    """Any axes, with and without them kept."""
+    dtype = _one(rng, np.int8, np.int8, np.float32, np.uint8)
+    shape = _sizes(rng, 1, 8, 4)
+    axes = _one(rng, [1, 2], [1, 2], [3], [0, 1], [2], [1], [1, 2, 3], [-1])
+    keeps = _coin(rng)
+    x, y = _any(rng, dtype, shape), _any(rng, dtype, _reduced(shape, axes, keeps))
+    return _graph("MEAN", [x, _constant(axes)], [y], keep_dims=keeps)
+
+
+@case
+def reduce(rng: Rng) -> Subgraph:
+    """Sums of floats, and extremes of integers of one scale."""
+    name = _one(rng, "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
+    dtype = np.float32 if name in ("SUM", "REDUCE_PROD") else _one(rng, *_BYTES)
+    shape = _sizes(rng, 1, 6, 3)
+    axes, keeps = _one(rng, [0], [1, 2], [2], [0, 1, 2]), _coin(rng)
+    kept = _reduced(shape, axes, keeps)
+    x, y = _any(rng, dtype, shape), _any(rng, dtype, kept)
+    y = _like(x, kept)
+    if rng.integers(5) == 0:
+        x, y = Tensor(np.int32, shape), Tensor(np.int32, kept)
+    elif name == "SUM" and rng.integers(2):
+        x, y = _any(rng, np.int8, shape), _any(rng, np.int8, kept, 0.05)
     return _graph(name, [x, _constant(axes)], [y], keep_dims=keeps)
 
 
 @case
-def l2_pool(rng: Rng) -> Subgraph:
-    """Roots of mean squares."""
-    h, w, c = (int(n) for n in rng.integers((2, 2, 1), (9, 9, 9)))
-    options, kernel, sizes = _windows(rng, h, w, 4)
-    options |= {"filter_h": kernel[0], "filter_w": kernel[1], "activation": _one(rng, *_FUSED)}
-    x, y = Tensor(np.float32, (1, h, w, c)), Tensor(np.float32, (1, *sizes, c))
-    return _graph("L2_POOL_2D", [x], [y], **options)
+def any_and_all(rng: Rng) -> Subgraph:
+    """Truth values over axes."""
+    shape, keeps = _sizes(rng, 1, 5, 3), _coin(rng)
+    axes = _one(rng, [0], [1, 2], [-1])
+    x, y = Tensor(np.bool_, shape), Tensor(np.bool_, _reduced(shape, axes, keeps))
+    name = _one(rng, "REDUCE_ANY", "REDUCE_ALL")
+    return _graph(name, [x, _constant(axes)], [y], keep_dims=keeps)
+
+
+@case
+def places(rng: Rng) -> Subgraph:
+    """Places of extremes."""
+    shape, axis = _sizes(rng, 1, 7, 3), int(rng.integers(-3, 3))
+    x = _any(rng, _one(rng, *_BYTES), shape)
+    y = Tensor(np.int32, _reduced(shape, [axis], False))
+    return _graph(_one(rng, "ARG_MAX", "ARG_MIN"), [x, _constant(axis)], [y], output_type=2)
+
+
+@case
+def sums(rng: Rng) -> Subgraph:
+    """Sums up to each element, which begin at either end."""
+    dtype, shape = _one(rng, np.float32, np.int32), _sizes(rng, 1, 7, 3)
+    options = {"exclusive": _coin(rng), "reverse": _coin(rng)}
+    axis = _constant(int(rng.integers(-3, 3)))
+    return _graph("CUMSUM", [Tensor(dtype, shape), axis], [Tensor(dtype, shape)], **options)
+
+
+@case
+def fourier(rng: Rng) -> Subgraph:
+    """The real Fourier transform of rows, and a real function of it."""
+    h, w = (int(2**n) for n in rng.integers(0, 5, 2))
+    w, shape = max(w, 2), (2, h, max(w, 2) // 2 + 1)
+    x, z = Tensor(np.float32, (2, h, w)), Tensor(np.complex64, shape)
+    tensors = {"x": x, "sizes": _constant([h, w]), "z": z, "y": Tensor(np.float32, shape)}
+    last = Op(_one(rng, "REAL", "IMAG", "COMPLEX_ABS"), ["z"], ["y"])
+    return Subgraph(tensors, [Op("RFFT2D", ["x", "sizes"], ["z"]), last], ["x"], ["y"])
+
+
+# Moves -----------------------------------------------------------------------------------------
+
+
+@case
+def resize(rng: Rng) -> Subgraph:
+    """Bilinear and nearest, in all three conventions."""
+    name = _one(rng, "RESIZE_BILINEAR", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
+    dtype = _one(rng, np.int8, np.int8, np.float32, np.uint8)
+    h, w, c, oh, ow = _sizes(rng, 1, (9, 9, 20, 20, 20))
+    options = _one(rng, {}, {"half_pixel_centers": True}, {"align_corners": True})
+    x = _any(rng, dtype, (1, h, w, c))
+    return _graph(name, [x, _constant([oh, ow])], [_like(x, (1, oh, ow, c))], **options)
+
+
+Moved = tuple[Any, ...]  # constants, the outputs' shapes, and perhaps options
+
+
+def _padded(rng: Rng, n: int, h: int, w: int, c: int) -> Moved:
+    pads = rng.integers(0, 2, (4, 2))
+    return [pads], [np.add((n, h, w, c), pads.sum(1))]
+
+
+def _transposed(rng: Rng, *shape: int) -> Moved:
+    order = rng.permutation(4)
+    return [order], [[shape[i] for i in order]]
+
+
+def _tiled(rng: Rng, *shape: int) -> Moved:
+    counts = rng.integers(1, 3, 4)
+    return [counts], [np.multiply(shape, counts)]
+
+
+def _strided(rng: Rng, n: int, h: int, w: int, c: int) -> Moved:
+    steps, shrinks = [1, int(_one(rng, 1, 2, -1)), 1, 1], int(_one(rng, 0, 1))
+    if rng.integers(2):  # x[..., None, 1:-1]
+        constants, options = [[0, 0, 1], [0, 0, -1], [1] * 3], {"ellipsis_mask": 1}
+        return constants, [[n, h, w, 1, c - 2]], options | {"new_axis_mask": 2}
+    sizes = [len(range(0, size, abs(s))) for size, s in zip((n, h, w, c), steps, strict=True)]
+    options = {"begin_mask": 15, "end_mask": 15, "shrink_axis_mask": shrinks}
+    return [[0] * 4, [n, h, w, c], steps], [sizes[shrinks:]], options
+
+
+def _gathered(rng: Rng, n: int, h: int, w: int, c: int) -> Moved:
+    places = rng.integers(0, 4, 3)
+    if rng.integers(3) == 0:
+        options = {"axis": 2, "batch_dims": 2}
+        return [rng.integers(0, w, (1, 4, 3))], [[1, 4, 3, c]], options
+    return [places], [[1, 3, w, c]], {"axis": 1}
+
+
+def _mirrored(rng: Rng, n: int, h: int, w: int, c: int) -> Moved:
+    pads = [[0, 0], [1, 1], [1, 0], [0, 2]]
+    return [pads], [[n, h + 2, w + 1, c + 2]], {"mode": int(rng.integers(2))}
+
+
+def _cut(rng: Rng, n: int, h: int, w: int, c: int) -> Moved:
+    sizes = [c - 3, -1 if rng.integers(2) else 3]
+    return [sizes, 3], [[1, h, w, c - 3], [1, h, w, 3]], {"num_splits": 2}
+
+
+_MOVES: dict[str, Callable[..., Moved]] = {
+    "BATCH_TO_SPACE_ND": lambda rng, n, h, w, c: (
+        [[2, 2], [[0, 1], [1, 0]]],
+        [[1, 7, 2 * w - 1, c]],
+    ),
+    "BROADCAST_TO": lambda rng, n, h, w, c: ([[2, h, w, c]], [[2, h, w, c]]),
+    "DEPTH_TO_SPACE": lambda rng, n, h, w, c: ([], [[1, 2 * h, 2 * w, c // 4]], {"block_size": 2}),
+    "EMBEDDING_LOOKUP": lambda rng, n, h, w, c: ([[0] * 3], [[3, h, w, c]]),
+    "EXPAND_DIMS": lambda rng, *shape: ([-1], [[*shape, 1]]),
+    "GATHER": _gathered,
+    "GATHER_ND": lambda rng, n, h, w, c: ([rng.integers(0, (1, 4), (5, 2))], [[5, w, c]]),
+    "MIRROR_PAD": _mirrored,
+    "PAD": _padded,
+    "PADV2": _padded,
+    "RESHAPE": lambda rng, n, h, w, c: ([[-1, c]], [[n * h * w, c]]),
+    "REVERSE_V2": lambda rng, *shape: ([[int(rng.integers(4))]], [shape]),
+    "SLICE": lambda rng, n, h, w, c: ([[0, 1, 0, 2], [1, 2, -1, 2]], [[1, 2, w, 2]]),
+    "SPACE_TO_BATCH_ND": lambda rng, n, h, w, c: (
+        [[2, 2], [[0, 0], [1, 1]]],
+        [[4, h // 2, (w + 2) // 2, c]],
+    ),
+    "SPACE_TO_DEPTH": lambda rng, n, h, w, c: (
+        *([], [[1, h // 2, w // 2, 4 * c]], {"block_size": 2}),
+    ),
+    "SPLIT": lambda rng, n, h, w, c: ([1], [[1, h // 2, w, c]] * 2, {"num_splits": 2}),
+    "SPLIT_V": _cut,
+    "SQUEEZE": lambda rng, n, h, w, c: ([], [[h, w, c]], {"squeeze_dims": [0]}),
+    "STRIDED_SLICE": _strided,
+    "TILE": _tiled,
+    "TRANSPOSE": _transposed,
+    "UNPACK": lambda rng, n, h, w, c: ([], [[1, w, c]] * h, {"num": h, "axis": 1}),
+}
+
+
+def _images(rng: Rng) -> tuple[Any, int, int, int, int]:
+    """A dtype, and sizes that blocks of 2 divide."""
+    dtype = _one(rng, *_BYTES)
+    return dtype, 1, 4, int(rng.integers(1, 4)) * 2, int(rng.integers(1, 4)) * 4
+
+
+def _moves(name: str, rng: Rng) -> Subgraph:
+    """An operator that moves elements."""
+    dtype, n, h, w, c = _images(rng)
+    constants, shapes, *options = _MOVES[name](rng, n, h, w, c)
+    x = _any(rng, dtype, (4 if name == "BATCH_TO_SPACE_ND" else n, h, w, c))
+    operands = [x, *map(_constant, constants)]
+    if name in ("SPLIT", "EMBEDDING_LOOKUP"):
+        operands.reverse()
+    if name == "PADV2":
+        operands.append(_like(x, (1,), _draw(rng, dtype, (1,))))
+    version = 2 if name == "BROADCAST_TO" else 1
+    results = [_like(x, shape) for shape in shapes]
+    return _graph(name, operands, results, version=version, **dict(*options))
+
+
+for _name in _MOVES:
+    CASES[_name.lower()] = functools.partial(_moves, _name)
+
+
+def _joins(name: str, rng: Rng) -> Subgraph:
+    """Several tensors, along an axis or a new one."""
+    dtype, *shape = _images(rng)
+    axis, count = int(rng.integers(-4, 4)), int(rng.integers(1, 4))
+    output, options = list(shape), {"axis": axis}
+    if name == "PACK":
+        output.insert(axis % 5 if axis < 0 else axis, count)
+    else:
+        output[axis] *= count
+        options |= {"activation": _one(rng, *_FUSED)} if rng.integers(4) == 0 else {}
+    x = _any(rng, dtype, shape)
+    return _graph(name, [_like(x, shape) for _ in range(count)], [_like(x, output)], **options)
+
+
+for _name in ("CONCATENATION", "PACK"):
+    CASES[_name.lower()] = functools.partial(_joins, _name)
 
 
 @case
 def descriptions(rng: Rng) -> Subgraph:
     """Operators that describe a tensor or fill one from constants."""
-    shape = tuple(int(n) for n in rng.integers(1, 6, int(rng.integers(1, 5))))
+    shape = _sizes(rng, 1, 6, int(rng.integers(1, 5)))
     name = _one(rng, "SHAPE", "RANK", "FILL", "RANGE", "ONE_HOT", "ZEROS_LIKE")
     dtype = _one(rng, np.float32, np.int32)
     x = Tensor(dtype, shape)
@@ -790,178 +737,68 @@ def descriptions(rng: Rng) -> Subgraph:
     return _graph(name, [indices, _constant(4), *values], [Tensor(dtype, output)], axis=axis)
 
 
-@case
-def cast(rng: Rng) -> Subgraph:
-    """Numbers and truth values."""
-    kinds = {np.float32: 0, np.int32: 2, np.uint8: 3, np.bool_: 6, np.int16: 7, np.int8: 9}
-    source, target = _one(rng, *kinds), _one(rng, *kinds)
-    if source == np.float32 and target != np.bool_:
-        target = np.int32  # negative floats have no uint8
-    options = {"in_type": kinds[source], "out_type": kinds[target]}
-    return _graph("CAST", [Tensor(source, (3, 9))], [Tensor(target, (3, 9))], **options)
-
-
-@case
-def fourier(rng: Rng) -> Subgraph:
-    """The real Fourier transform of rows, and a real function of it."""
-    h, w = (int(2**n) for n in rng.integers(0, 5, 2))
-    w, shape = max(w, 2), (2, h, max(w, 2) // 2 + 1)
-    tensors = {
-        "x": Tensor(np.float32, (2, h, w)),
-        "sizes": _constant([h, w]),
-        "z": Tensor(np.complex64, shape),
-        "y": Tensor(np.float32, shape),
-    }
-    last = Op(_one(rng, "REAL", "IMAG", "COMPLEX_ABS"), ["z"], ["y"])
-    return Subgraph(tensors, [Op("RFFT2D", ["x", "sizes"], ["z"]), last], ["x"], ["y"])
+# States and detectors --------------------------------------------------------------------------
 
 
 @case
 def lstm(rng: Rng) -> Subgraph:
     """Bytes, with a cell of 16 bits; or floats."""
-    steps, features, units = (int(n) for n in rng.integers(1, (5, 12, 12)))
+    steps, features, units = _sizes(rng, 1, (5, 12, 12))
     is_float = rng.integers(3) == 0
-    tensors: dict[str, Tensor] = {}
-    dtype = np.float32 if is_float else np.int8
-    tensors["x"] = _any(rng, dtype, (1, steps, features), 0.02)
-    cell = 2.0 ** -int(rng.integers(9, 16))
-    hidden = ([_scale(rng, 1 / 128)], [int(rng.integers(-20, 20))])
-    for gate in "ifco":
-        for kind, depth in (("w", features), ("r", units)):
-            data = (
-                np.maximum(_draw(rng, dtype, (units, depth)), -127)
-                if not is_float
-                else _draw(rng, dtype, (units, depth))
-            )
-            scales = [] if is_float else [_scale(rng, 0.01)]
-            tensors[kind + gate] = Tensor(dtype, data.shape, data, scales, [0] * len(scales))
-        bias = (
-            _draw(rng, np.float32, (units,))
-            if is_float
-            else rng.integers(-3000, 3000, units).astype(np.int32)
-        )
-        scales = [] if is_float else [tensors["x"].scales[0] * tensors["w" + gate].scales[0]]
-        tensors["b" + gate] = Tensor(bias.dtype, (units,), bias, scales, [0] * len(scales))
-    tensors["h"] = Tensor(
-        dtype,
-        (1, units),
-        None,
-        [] if is_float else hidden[0],
-        [] if is_float else hidden[1],
-        is_variable=True,
-    )
-    tensors["c"] = Tensor(
-        np.float32 if is_float else np.int16,
-        (1, units),
-        None,
-        [] if is_float else [cell],
-        [] if is_float else [0],
-        is_variable=True,
-    )
-    tensors["y"] = Tensor(dtype, (1, steps, units), None, *([[], []] if is_float else hidden))
-    inner = []
-    if not is_float:
-        for i in range(5):
-            inner.append(f"m{i}")
-            scales, zeros = hidden if i == 4 else ([2.0**-12], [0])
-            tensors[f"m{i}"] = Tensor(np.int8 if i == 4 else np.int16, (), None, scales, zeros)
-    inputs = [
-        "x",
-        "wi",
-        "wf",
-        "wc",
-        "wo",
-        "ri",
-        "rf",
-        "rc",
-        "ro",
-        "",
-        "",
-        "",
-        "bi",
-        "bf",
-        "bc",
-        "bo",
-    ]
-    inputs += ["", "", "h", "c", "", "", "", ""]
+    dtype, wide = (np.float32, np.float32) if is_float else (np.int8, np.int16)
+    x, cell = _any(rng, dtype, (1, steps, features), 0.02), 2.0 ** -int(rng.integers(9, 16))
+    hidden: Any = [_scale(rng, 1 / 128)], [int(rng.integers(-20, 20))]
+    if is_float:
+        hidden = [], []
+
+    def weights(depth: int) -> Tensor:
+        data = np.maximum(_draw(rng, dtype, (units, depth)), -127)
+        return _constant(data, dtype, [] if is_float else [_scale(rng, 0.01)])
+
+    def gate() -> tuple[Tensor, Tensor, Tensor]:
+        w, r = weights(features), weights(units)
+        if is_float:
+            return w, r, _constant(_draw(rng, np.float32, (units,)), np.float32)
+        sums = rng.integers(-3000, 3000, units)
+        return w, r, _constant(sums, np.int32, [x.scales[0] * w.scales[0]])
+
+    w, r, b = zip(*(gate() for _ in range(4)), strict=True)
+    h = Tensor(dtype, (1, units), None, *hidden, is_variable=True)
+    c = Tensor(wide, (1, units), None, [] if is_float else [cell], [] if is_float else [0])
+    c.is_variable = True
+    inner = [] if is_float else [Tensor(np.int16, (), None, [2.0**-12], [0]) for _ in range(4)]
+    inner += [] if is_float else [Tensor(np.int8, (), None, *hidden)]
+    none = [None]
+    operands = [x, *w, *r, *none * 3, *b, *none * 2, h, c, *none * 4]
     options = {"activation": "TANH", "cell_clip": float(_one(rng, 0.0, 1.5))}
-    op = Op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, ["y"], options, inner)
-    return Subgraph(tensors, [op], ["x"], ["y"])
+    result = Tensor(dtype, (1, steps, units), None, *hidden)
+    return _graph("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [result], inner, **options)
 
 
 @case
 def svdf(rng: Rng) -> Subgraph:
     """Bytes, with a state of 16 bits; or floats."""
-    features, units, memory = (int(n) for n in rng.integers(1, (10, 8, 8)))
+    features, units, memory = _sizes(rng, 1, (10, 8, 8))
     rank, is_float = int(rng.integers(1, 3)), rng.integers(3) == 0
-    filters, batch = units * rank, 1
-    dtype = np.float32 if is_float else np.int8
-    wide = np.float32 if is_float else np.int16
-    tensors = {
-        "x": _any(rng, dtype, (batch, features)),
-        "f": _any(rng, dtype, (filters, features), 0.02),
-        "t": Tensor(
-            wide,
-            (filters, memory),
-            _draw(rng, wide, (filters, memory)),
-            [] if is_float else [_scale(rng, 3e-5)],
-        ),
-        "b": Tensor(np.float32 if is_float else np.int32, (units,)),
-        "s": Tensor(
-            wide,
-            (batch, filters * memory),
-            None,
-            [] if is_float else [_scale(rng, 1e-3)],
-            is_variable=True,
-        ),
-        "y": _any(rng, dtype, (batch, units), 0.1),
-    }
-    tensors["f"].data = np.maximum(
-        _draw(rng, dtype, (filters, features)), -127 if not is_float else -2
-    )
-    if not is_float:
-        tensors["f"].zeros = [0]
-        scale = tensors["s"].scales[0] * tensors["t"].scales[0]
-        tensors["b"].scales = [scale]
-        tensors["t"].zeros = tensors["s"].zeros = [0]
-        tensors["b"].data = rng.integers(-100000, 100000, units).astype(np.int32)
+    filters = units * rank
+    dtype, wide = (np.float32, np.float32) if is_float else (np.int8, np.int16)
+    x, f = _any(rng, dtype, (1, features)), _any(rng, dtype, (filters, features), 0.02)
+    data = _draw(rng, wide, (filters, memory))
+    t = _constant(data, wide, [] if is_float else [_scale(rng, 3e-5)])
+    scales, zeros = ([], []) if is_float else ([_scale(rng, 1e-3)], [0])
+    s = Tensor(wide, (1, filters * memory), None, scales, zeros, is_variable=True)
+    y = _any(rng, dtype, (1, units), 0.1)
+    f = _constant(np.maximum(_draw(rng, dtype, f.shape), -127), dtype, f.scales)
+    if is_float:
+        b = _constant(_draw(rng, np.float32, (units,)), np.float32)
     else:
-        tensors["b"].data = _draw(rng, np.float32, (units,))
+        scales = [s.scales[0] * t.scales[0]]
+        b = _constant(rng.integers(-100000, 100000, units), np.int32, scales)
     activation = _one(rng, "RELU", "") if is_float else "RELU"
-    options = {"rank": rank, "activation": activation}
-    return Subgraph(tensors, [Op("SVDF", ["x", "f", "t", "b", "s"], ["y"], options)], ["x"], ["y"])
+    return _graph("SVDF", [x, f, t, b, s], [y], rank=rank, activation=activation)
 
 
-@case
-def far_scales(rng: Rng) -> Subgraph:
-    """A sum, difference or product, whose scales XNNPACK often leaves to the built-in kernels."""
-    dtype, count = _one(rng, np.int8, np.uint8), int(rng.integers(1, 70))
-    tensors = {
-        name: _quantized(rng, dtype, (1, size), near)
-        for name, size, near in (
-            ("x", count, 2.0 ** rng.uniform(-8, 2)),
-            ("y", int(_one(rng, 1, count)), 2.0 ** rng.uniform(-8, 2)),
-            ("z", count, 2.0 ** rng.uniform(-14, -2)),
-        )
-    }
-    options = {"activation": _one(rng, *_FUSED)}
-    operator = Op(_one(rng, "ADD", "SUB", "MUL"), ["x", "y"], ["z"], options, version=2)
-    return Subgraph(tensors, [operator], ["x", "y"], ["z"])
-
-
-@case
-def detection(rng: Rng) -> Subgraph:
-    """Boxes of an SSD detector, of any class."""
-    return _detection(rng, False)
-
-
-@case
-def detection_by_class(rng: Rng) -> Subgraph:
-    """Boxes of an SSD detector, class by class."""
-    return _detection(rng, True)
-
-
-def _detection(rng: Rng, is_regular: bool) -> Subgraph:
+def _detection(is_regular: bool, rng: Rng) -> Subgraph:
     """Equal scores and boxes are among them, and sometimes none at all is found."""
     count, classes = int(rng.integers(8, 40)), int(rng.integers(1, 12))
     background = int(rng.integers(2))
@@ -981,18 +818,18 @@ def _detection(rng: Rng, is_regular: bool) -> Subgraph:
     anchors[::3] = anchors[0]
     most = options["max_detections"] * options["max_classes_per_detection"]
     columns = 1 if is_regular else options["max_classes_per_detection"]
-    found = f"{ROWS}{columns}"
-    outputs = {"boxes": (1, most, 4), "classes": (1, most), "scores": (1, most), found: (1,)}
+    outputs = {"boxes": (1, most, 4), "classes": (1, most), "scores": (1, most)}
+    outputs[f"{ROWS}{columns}"] = (1,)
     scores = (1, count, classes + background)
-    tensors = {
-        "x": Tensor(np.float32, (1, count, 4)),
-        "p": Tensor(np.float32, scores),
-        "rounded": Tensor(np.float32, scores),
-        "a": Tensor(np.float32, anchors.shape, anchors),
-        **{name: Tensor(np.float32, shape) for name, shape in outputs.items()},
-    }
-    has_ties = bool(rng.integers(2))
+    shapes = {"x": (1, count, 4), "p": scores, "rounded": scores, **outputs}
+    tensors = {name: Tensor(np.float32, shape) for name, shape in shapes.items()}
+    tensors["a"] = _constant(anchors, np.float32)
+    has_ties = _coin(rng)
     inputs = ["x", "rounded" if has_ties else "p", "a"]
     operators = [Op("ROUND", ["p"], ["rounded"])] if has_ties else []
     operators += [Op("TFLite_Detection_PostProcess", inputs, [*outputs], options)]
     return Subgraph(tensors, operators, ["x", "p"], [*outputs])
+
+
+CASES["detection"] = functools.partial(_detection, False)
+CASES["detection_by_class"] = functools.partial(_detection, True)

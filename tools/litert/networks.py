@@ -171,11 +171,11 @@ def window(rng: Rng) -> list[Subgraph]:
 def recurrent(rng: Rng) -> list[Subgraph]:
     """An LSTM of bytes, whose state goes on, and scores of its steps."""
     graph = cases.lstm(rng)
-    while np.dtype(graph.tensors["x"].dtype) != np.int8:
+    while np.dtype(graph.tensors["x0"].dtype) != np.int8:
         graph = cases.lstm(rng)
     net = Network(rng, graph)
-    net.scores("y", 7)
-    return [net.end("x")]
+    net.scores("y0", 7)
+    return [net.end("x0")]
 
 
 def control(rng: Rng) -> list[Subgraph]:
