@@ -6,17 +6,8 @@ from pathlib import Path
 
 CODES = frozenset(
     {
-        "alignment",
-        "byte_size",
-        "data_type",
-        "dimension_count",
-        "feature_level",
-        "flags",
-        "missing_tensor",
-        "option",
-        "sizes",
-        "strides",
-        "value",
+        *("alignment", "byte_size", "data_type", "dimension_count", "feature_level", "flags"),
+        *("missing_tensor", "option", "sizes", "strides", "value"),
     }
 )
 

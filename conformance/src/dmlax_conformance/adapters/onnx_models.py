@@ -149,10 +149,6 @@ def _windows(case: Case, **more: Any) -> dict[str, Any]:
     return {"strides": strides, "dilations": dilations, "pads": pads, **more}
 
 
-def _nonzero(case: Case) -> Call:
-    return _call(case, {"x": case.inputs["InputTensor"]}, dtype="int64", rank=2)
-
-
 def _integer_convolution(case: Case) -> Call:
     inputs = {"x": case.inputs["InputTensor"], "w": case.inputs["FilterTensor"]}
     inputs["x_zero_point"] = one_value(_point_of(case, "Input"))
@@ -196,10 +192,6 @@ def _quantize(case: Case) -> Call:
     onnx: Any = import_module("onnx")
     dtype = np.dtype(case.outputs["OutputTensor"].dtype)
     return _element_wise(case, "y", output_dtype=onnx.helper.np_dtype_to_tensor_dtype(dtype))
-
-
-def _dequantize(case: Case) -> Call:
-    return _element_wise(case, "x")
 
 
 def _binary(case: Case) -> Call:
@@ -304,12 +296,12 @@ def _placed(
 
 _CALLS: Mapping[str, Callable[[Case], Call]] = {
     "ConvInteger": _integer_convolution,
-    "DequantizeLinear": _dequantize,
+    "DequantizeLinear": lambda case: _element_wise(case, "x"),
     "DynamicQuantizeLinear": _dynamic_quantize,
     "MatMulInteger": _integer_product,
     "MatMulIntegerToFloat": _float_product,
     "MaxPool": _max_pool,
-    "NonZero": _nonzero,
+    "NonZero": lambda case: _call(case, {"x": case.inputs["InputTensor"]}, dtype="int64", rank=2),
     "QLinearAdd": _binary,
     "QLinearAveragePool": _average_pool,
     "QLinearConv": _convolution,

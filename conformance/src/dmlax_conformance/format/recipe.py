@@ -43,19 +43,13 @@ def expand(recipe: Recipe | Cycle, length: int) -> tuple[int, ...]:
     """Return the first elements."""
     if isinstance(recipe, Cycle):
         return tuple(islice(cycle(recipe.words), length))
-    z = _outputs(recipe.seed, length)
+    numbers: npt.NDArray[Any] = np.arange(1, length + 1, dtype=np.uint64)
+    z = _mixed(numbers * _GAMMA + np.uint64(recipe.seed & _MASK))  # unsigned arrays wrap
     is_drawn = (z >> 32) % min(recipe.one_in, 1 << 32) == 0
     steps = (z & 0xFFFFFFFF) % min(recipe.high - recipe.low + 1, 1 << 32)
     dtype = np.int64 if recipe.low < 0 else np.uint64
     drawn = steps.astype(dtype) + dtype(recipe.low)
     return tuple(np.where(is_drawn, drawn, dtype(0)).tolist())
-
-
-def _outputs(seed: int, length: int) -> npt.NDArray[Any]:
-    """Return the first outputs of SplitMix64; unsigned arrays wrap."""
-    numbers: npt.NDArray[Any] = np.arange(1, length + 1, dtype=np.uint64)
-    mixed: npt.NDArray[Any] = _mixed(numbers * _GAMMA + np.uint64(seed & _MASK))
-    return mixed
 
 
 def _mixed(z: Any) -> Any:

@@ -11,7 +11,6 @@ from ..errors import Unsupported
 from ..format.tensors import encode, from_numpy, to_numpy
 from ..format.vectors import ExpectedTensor
 from ..runner.compare import EXACT, Outcome, compare_tensor
-from ..runner.run import is_users
 from ..texts import of_error, printable
 from .adapter import ARITHMETICS, ModelAdapter, ModelCase
 from .arrays import far_apart, shown
@@ -57,9 +56,9 @@ def answer(adapter: ModelAdapter, case: ModelCase, variant: str) -> dict[str, An
         return {"outputs": {name: encode(from_numpy(array)) for name, array in arrays.items()}}
     except Unsupported as reason:
         return {"unsupported": printable(reason)}
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
-        if is_users(error):
-            raise
         return {"error": of_error(error)}
 
 

@@ -3,7 +3,8 @@
 import operator as arithmetic
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import zip_longest
+
+import numpy as np
 
 from ..format.tensors import Tensor
 from . import exact, fixed_point
@@ -61,15 +62,18 @@ def _requantized(
         exact.clamp(combine(x - za, y - zb, (sa, sb, sy), mode) + zy, dtype)
         for x, y in _pairs(inputs)
     )
-    sizes = _broadcast_sizes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
-    return {"OutputTensor": Tensor(dtype, sizes, tuple(words))}
+    return {"OutputTensor": Tensor(dtype, _sizes(inputs), tuple(words))}
+
+
+def _sizes(inputs: Inputs) -> rules.Sizes:
+    """Return the sizes to which both tensors repeat."""
+    return np.broadcast_shapes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
 
 
 def _pairs(inputs: Inputs) -> list[tuple[int, int]]:
     """Return the elements that meet."""
-    a, b = inputs["ATensor"], inputs["BTensor"]
-    sizes = _broadcast_sizes(a.sizes, b.sizes)
-    return list(zip(broadcast(a, sizes), broadcast(b, sizes), strict=True))
+    both = (broadcast(inputs[name], _sizes(inputs)) for name in ("ATensor", "BTensor"))
+    return list(zip(*both, strict=True))
 
 
 def _quotients(combine: Combine, inputs: Inputs) -> Quotients:
@@ -83,8 +87,7 @@ def _quotients(combine: Combine, inputs: Inputs) -> Quotients:
 
 def _rounded(quotients: Quotients, inputs: Inputs, outputs: Outputs) -> Answer:
     dtype = outputs["OutputTensor"].dtype
-    sizes = _broadcast_sizes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
-    return {"OutputTensor": Tensor(dtype, sizes, rounded(quotients, dtype))}
+    return {"OutputTensor": Tensor(dtype, _sizes(inputs), rounded(quotients, dtype))}
 
 
 def _parameters(inputs: Inputs, name: str) -> tuple[Fraction, int]:
@@ -92,13 +95,6 @@ def _parameters(inputs: Inputs, name: str) -> tuple[Fraction, int]:
     scale, zero_point = inputs[f"{name}ScaleTensor"], inputs.get(f"{name}ZeroPointTensor")
     value = exact.decode(scale.words[0], scale.dtype).value
     return value, 0 if zero_point is None else zero_point.words[0]
-
-
-def _broadcast_sizes(a: rules.Sizes, b: rules.Sizes) -> rules.Sizes:
-    """Return the sizes to which both repeat; they align on the right, and sizes of 1 repeat."""
-    rank = max(len(a), len(b))
-    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
-    return tuple(y if x == 1 else x for x, y in pairs)
 
 
 def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
@@ -112,9 +108,7 @@ def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
         rules.same_data_type(inputs, name, dtypes[tensor])
     for name in ("ATensor", "BTensor"):
         rules.dimensions(inputs, name)
-    a, b = inputs["ATensor"].sizes, inputs["BTensor"].sizes
-    pairs = zip_longest(reversed(a), reversed(b), fillvalue=1)
-    rules.need(all(x == y or 1 in (x, y) for x, y in pairs), "sizes", "BTensor")
+    rules.repeat(inputs["ATensor"].sizes, inputs["BTensor"].sizes, "BTensor")
     rules.lengths(inputs, (1,), *SCALES, *POINTS)
     rules.scale_values(inputs, *SCALES)
 
@@ -129,9 +123,8 @@ def _check_desc(desc: Desc, feature_level: str) -> Found:
 
 def _desc_sizes(inputs: Inputs, outputs: Outputs) -> DescSizes:
     """Return the output's sizes for both tensors, and as many sizes of 1 for each parameter."""
-    sizes = _broadcast_sizes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
-    parameters = dict.fromkeys((*SCALES, *POINTS), (1,) * len(sizes))
-    return dict.fromkeys(("ATensor", "BTensor"), sizes) | parameters
+    parameters = dict.fromkeys((*SCALES, *POINTS), (1,) * len(_sizes(inputs)))
+    return dict.fromkeys(("ATensor", "BTensor"), _sizes(inputs)) | parameters
 
 
 _TABLE = tuple(

@@ -36,11 +36,6 @@ def table_level(operator: str, feature_level: str) -> str:
     return [level for level in TABLES[operator] if level in held][-1]
 
 
-def table_rows(operator: str, feature_level: str) -> Rows:
-    """Return the table that holds at a level."""
-    return TABLES[operator][table_level(operator, feature_level)]
-
-
 def tensor_names(operator: str) -> tuple[str, ...]:
     """Return the operator's tensors in the order of the desc."""
     return tuple(row.tensor for row in OPERATORS[operator].tensors)
@@ -88,7 +83,7 @@ def violations(operator: str, desc: Desc, feature_level: str) -> list[Violation]
     """
     if LEVELS.index(feature_level) < LEVELS.index(introduced(operator)):
         return [Violation("operator-feature-level", "feature_level", "FeatureLevel")]
-    rows = table_rows(operator, feature_level)
+    rows = TABLES[operator][table_level(operator, feature_level)]
     broken = [violation for row in rows for violation in _check_tensor(desc[row.tensor], row)]
     return [*broken, *OPERATORS[operator].check_desc(desc, feature_level)]
 

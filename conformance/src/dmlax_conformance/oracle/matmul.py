@@ -176,8 +176,7 @@ def _check_operands(inputs: Inputs) -> None:
         rules.need(len(inputs[name].sizes) >= 1, "dimension_count", name)
     a, b, *_ = shape_of(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
     rules.need(a[-1] == b[-2], "sizes", "BTensor")
-    pairs = zip(a[-3::-1], b[-3::-1], strict=False)
-    rules.need(all(x == y or 1 in (x, y) for x, y in pairs), "sizes", "BTensor")
+    rules.repeat(a[:-2], b[:-2], "BTensor")
 
 
 def _check_parameters(inputs: Inputs) -> None:

@@ -237,6 +237,12 @@ def broadcasts(sizes: Sizes, target: Sizes, name: str) -> None:
     need(all(size in (1, wanted) for size, wanted in pairs), "sizes", name)
 
 
+def repeat(a: Sizes, b: Sizes, name: str) -> None:
+    """Check that sizes repeat to each other; they align on the right."""
+    pairs = zip(reversed(a), reversed(b), strict=False)
+    need(all(x == y or 1 in (x, y) for x, y in pairs), "sizes", name)
+
+
 def scale_values(inputs: Inputs, *names: str) -> None:
     """Check that every scale is finite and not zero."""
     for name in names:

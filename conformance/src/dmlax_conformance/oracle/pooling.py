@@ -108,11 +108,6 @@ def mean(given: Mean) -> Real:
     return exact.exactly(given.total * sx / max(given.elements, 1) / sy)
 
 
-def windows_of(attributes: Attributes) -> Windows:
-    """Return strides, dilations and padding; a pool has a group for each channel."""
-    return Windows.of({**attributes, "GroupCount": 1})
-
-
 def whole(image: rules.Sizes) -> dict[str, Any]:
     """Return the attributes of the one window that is the image."""
     ones, zeros = [1] * len(image[2:]), [0] * len(image[2:])
@@ -148,7 +143,8 @@ def _along(axis: int, size: int, packed: int, length: int, attributes: Attribute
 
 def _output_sizes(image: rules.Sizes, attributes: Attributes) -> rules.Sizes:
     """Return the sizes of the output; the window is as wide as its dilation makes it."""
-    spatial = windows_of(attributes).output_sizes(image[2:], tuple(attributes["WindowSize"]))
+    pool = Windows.of({**attributes, "GroupCount": 1})
+    spatial = pool.output_sizes(image[2:], tuple(attributes["WindowSize"]))
     return (*image[:2], *spatial)
 
 

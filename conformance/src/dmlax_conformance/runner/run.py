@@ -193,7 +193,8 @@ def why_declined(adapter: Adapter, vector: Vector, variant: str) -> str:
     operators: Collection[str] | None = getattr(adapter, "operators", None)
     if operators is not None and vector.operator not in operators:
         return f"{adapter.name} does not claim {vector.operator}"
-    if missing := missing_capabilities(adapter, vector):
+    listed: Collection[str] = getattr(adapter, "capabilities", frozenset())
+    if missing := sorted((vector.requires & CAPABILITIES).difference(listed)):
         return f"needs {' and '.join(missing)}"
     if vector.desc is not None and not _takes_descs(adapter, variant):
         return f"{variant} takes no descs"
@@ -201,12 +202,6 @@ def why_declined(adapter: Adapter, vector: Vector, variant: str) -> str:
         reason = f"needs {vector.memory} bytes, more than {limits.memory()}"
         return f"{reason}; {limits.MEMORY} sets this"
     return ""
-
-
-def missing_capabilities(adapter: Adapter, vector: Vector) -> list[str]:
-    """Return what the vector requires and the adapter must list, but does not."""
-    listed: Collection[str] = getattr(adapter, "capabilities", frozenset())
-    return sorted((vector.requires & CAPABILITIES).difference(listed))
 
 
 def case_of(vector: Vector, keeps_recipes: bool = False) -> Case:
@@ -313,8 +308,3 @@ def _judge_refusal(vector: Vector, violation: SpecViolation) -> Outcome:
 
 def _wanted(expect: ExpectedError) -> str:
     return f"must be refused with {expect.code} on {expect.field}"
-
-
-def is_users(error: BaseException) -> bool:
-    """Say whether an error is an interrupt by the user."""
-    return isinstance(error, KeyboardInterrupt)

@@ -1,12 +1,12 @@
 """A few plain calls, to tell a mistake of an adapter from one of the operator behind it."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ..errors import Unsupported
 from ..format.vectors import ExpectedError, Vector, hint
 from ..texts import of_error, printable
-from .adapter import Adapter, Array, Case
+from .adapter import Adapter, Case
 from .run import PASSED, judge_alone, reply
 
 ADAPTER, OPERATOR, NEITHER = "adapter", "operator", "neither"
@@ -145,13 +145,9 @@ def _judged(adapter: Adapter, vector: Vector, variant: str) -> tuple[str | None,
         return NEITHER if outcome.verdict == "unsupported" else ADAPTER, why
     is_refused = outcome.answer is None
     if vector.is_valid:
-        return OPERATOR if is_refused or _has_form(vector, outcome.answer) else ADAPTER, why
+        forms = {name: (x.dtype.name, x.shape) for name, x in (outcome.answer or {}).items()}
+        return OPERATOR if is_refused or forms == vector.outputs else ADAPTER, why
     return ADAPTER if is_refused else OPERATOR, why
-
-
-def _has_form(plain: Vector, answer: Mapping[str, Array]) -> bool:
-    """Say whether an answer has the outputs that were asked for, whatever their values."""
-    return {name: (x.dtype.name, x.shape) for name, x in answer.items()} == plain.outputs
 
 
 def _again(adapter: Adapter, smoke: Smoke, variant: str) -> tuple[str | None, str]:

@@ -15,7 +15,7 @@ BUILT_IN = {
     "onnxruntime": "dmlax_conformance.adapters.models.onnxruntime:OnnxRuntime",
     "onnx_reference": "dmlax_conformance.adapters.models.onnx_reference:OnnxReference",
     "openvino": "dmlax_conformance.adapters.models.openvino:OpenVino",
-    "nothing": "dmlax_conformance.adapters.models.oracle:Nothing",
+    "nothing": "dmlax_conformance.runner.controls:Nothing",
 }
 
 

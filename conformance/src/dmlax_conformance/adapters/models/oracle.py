@@ -1,4 +1,4 @@
-"""The suite's own evaluator as an implementation, and a control that answers nothing."""
+"""The suite's own evaluator as an implementation."""
 
 from ...format.tensors import from_numpy, to_numpy
 from ...models.adapter import Array, ModelCase
@@ -18,14 +18,3 @@ class Oracle:
         inputs = {name: from_numpy(array) for name, array in case.inputs.items()}
         found = evaluate(case.graph, inputs, self.functions)
         return {name: to_numpy(tensor) for name, tensor in found.items()}
-
-
-class Nothing:
-    """Answers without tensors, so every model must fail."""
-
-    name = "nothing"
-    variants: tuple[str, ...] = ("eager",)
-
-    def run(self, case: ModelCase, variant: str) -> dict[str, Array]:
-        """Return no tensors."""
-        return {}

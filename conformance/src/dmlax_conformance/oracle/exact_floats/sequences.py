@@ -4,6 +4,7 @@ Every `+`, `-`, `*` and `/` rounds once, and none are contracted. `compute` flus
 results. A `Pair` is the sum of two numbers, of which the second is much smaller.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
@@ -478,40 +479,17 @@ def rsqrt(x: Single) -> Single:
     return scale(inverse + inverse * rest, (is_odd - exponent) // 2)
 
 
-def reciprocal(x: Single) -> Single:
-    """Return 1 / x, correctly rounded."""
-    return 1 / x
-
-
-def add(x: Single, y: Single) -> Single:
-    """Return x + y."""
-    return x + y
-
-
-def subtract(x: Single, y: Single) -> Single:
-    """Return x - y."""
-    return x - y
-
-
-def multiply(x: Single, y: Single) -> Single:
-    """Return x * y."""
-    return x * y
-
-
-def divide(x: Single, y: Single) -> Single:
-    """Return x / y."""
-    return x / y
-
-
+add, subtract, multiply, divide = operator.add, operator.sub, operator.mul, operator.truediv
 UNARY: dict[str, Callable[..., Single]] = {
-    f.__name__: f
-    for f in (
-        *(atan, cos, erf, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, reciprocal, rsqrt),
-        *(sigmoid, sin, softplus, sqrt, tanh),
-    )
+    **{f.__name__: f for f in (atan, cos, erf, exp, exp2, expm1, gelu, gelu_tanh, log, log1p)},
+    "reciprocal": lambda x: 1 / x,
+    **{f.__name__: f for f in (rsqrt, sigmoid, sin, softplus, sqrt, tanh)},
 }
 BINARY: dict[str, Callable[..., Single]] = {
-    **{f.__name__: f for f in (add, divide, multiply, subtract)},
+    "add": add,
+    "divide": divide,
+    "multiply": multiply,
+    "subtract": subtract,
     "pow": raised,
 }
 
