@@ -109,14 +109,6 @@ class Problem:
         return int(np.prod(self.output_shape)) * self.layer.taps
 
     @property
-    def bytes(self) -> int:
-        """Bytes of the filter, the output, and the part of the input that windows read."""
-        layer, outputs = self.layer, self.output_shape[-1]
-        side = min(layer.size, (outputs - 1) * min(layer.stride, layer.kernel) + layer.kernel)
-        x = self.x.size // layer.size**2 * side**2
-        return x + self.w.size + int(np.prod(self.output_shape))
-
-    @property
     def parameters(self) -> dict[str, Any]:
         """The keywords of dmlax's function, except `implementation` and `arithmetic`."""
         layer = self.layer

@@ -33,7 +33,7 @@ def run(only: str, batch: Sequence[int], repeats: int) -> Iterator[Report]:
 
 
 def _convolutions(layers: Sequence[cases.Layer], batches: Sequence[int], repeats: int) -> Report:
-    report, _, overhead = onnx_peer.begin_report("layers", repeats)
+    report, overhead = onnx_peer.begin_report("layers", repeats)
     bits, rate = onnx_peer.weight_bits(), product_rate()
     for layout, batch, layer in tracked(product(cases.LAYOUTS, batches, layers), "layers"):
         problem = cases.Problem.of(layer, batch, layout, bits)
@@ -47,7 +47,7 @@ def _convolutions(layers: Sequence[cases.Layer], batches: Sequence[int], repeats
 
 
 def _fully_connected(pairs: Sequence[tuple[int, int]], repeats: int) -> Report:
-    report, _, overhead = onnx_peer.begin_report("fully_connected", repeats)
+    report, overhead = onnx_peer.begin_report("fully_connected", repeats)
     for (depth, width), batch, peer in product(pairs, _BATCHES, _PEERS):
         layer = cases.Layer(_title(depth, width), depth, 1, width, 1, 1, 0, 1)
         problem = cases.Problem.of(layer, batch, "NHWC", onnx_peer.weight_bits())

@@ -14,7 +14,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 from dmlax.onnx import peer
 from tools.benchmarks import timing
 from tools.benchmarks.cases import INPUT_SCALE, INPUT_ZERO_POINT, OUTPUT_ZERO_POINT, Problem
-from tools.benchmarks.peaks import Peaks, measured
+from tools.benchmarks.peaks import measured
 from tools.benchmarks.report import Report, text_of
 
 THREADS = 2
@@ -65,16 +65,12 @@ def value_info(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, array.shape)
 
 
-def begin_report(name: str, repeats: int) -> tuple[Report, Peaks, timing.Overhead]:
-    """Measure the machine: an empty report that names its peaks and overhead, and these two."""
-    peaks, overhead = measured(), measure_overhead(repeats)
-    return Report(name, facts=peaks.facts() | overhead.facts()), peaks, overhead
-
-
-def measure_overhead(repeats: int) -> timing.Overhead:
-    """Time programs that do nothing, of one array and of `APART` arrays."""
+def begin_report(name: str, repeats: int) -> tuple[Report, timing.Overhead]:
+    """Measure the machine: an empty report that names its peaks, and the overhead."""
+    peaks = measured()
     one, apart = (_measure_no_op(repeats, arrays) for arrays in (1, timing.APART))
-    return timing.Overhead(one.ours, one.peer, apart.ours, apart.peer)
+    overhead = timing.Overhead(one.ours, one.peer, apart.ours, apart.peer)
+    return Report(name, facts=peaks.facts() | overhead.facts()), overhead
 
 
 def _measure_no_op(repeats: int, arrays: int) -> timing.Pair:

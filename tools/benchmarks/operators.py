@@ -38,7 +38,7 @@ def run(benchmark: str, only: str, repeats: int) -> Iterator[Report]:
     works = [work for work in WORKS[benchmark]() if re.search(only, work.operator)]
     if not works:
         return
-    report, _, overhead = onnx_peer.begin_report(benchmark, repeats)
+    report, overhead = onnx_peer.begin_report(benchmark, repeats)
     for work in tracked(works, report.name):
         row = measure(work, repeats, overhead)
         report.rows.append(row | (_of_reading(work, row) if work.weights else {}))

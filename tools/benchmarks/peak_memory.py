@@ -24,13 +24,12 @@ def measure(file: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> dict[str
         model, arrays = Path(folder) / "model.onnx", Path(folder) / "inputs.npz"
         onnx.save(file, model)
         np.savez(arrays, **inputs)  # type: ignore[arg-type]
-        return {library: _measure(library, model, arrays) for library in LIBRARIES}
-
-
-def _measure(library: str, model: Path, arrays: Path) -> float:
-    command = [sys.executable, "-m", __name__, library, str(model), str(arrays)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1])
+        found = {}
+        for library in LIBRARIES:
+            command = [sys.executable, "-m", __name__, library, str(model), str(arrays)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            found[library] = float(done.stdout.split()[-1])
+        return found
 
 
 def _peak() -> float:

@@ -35,9 +35,7 @@ class Network:
         """Adds a tensor of int8, with a scale near a number or those of another tensor."""
         scale, zero = cases._scale(self.rng, near), int(self.rng.integers(-128, 128))
         if like:
-            return self.tensor(
-                Tensor(np.int8, shape, None, self.tensors[like].scales, self.tensors[like].zeros)
-            )
+            return self.tensor(cases._like(self.tensors[like], shape))
         return self.tensor(Tensor(np.int8, shape, None, [scale], [zero]))
 
     def apply(self, name: str, inputs: Sequence[str], output: str, **options: Any) -> str:
@@ -185,30 +183,17 @@ def control(rng: Rng) -> list[Subgraph]:
     factor = Tensor(np.float32, (), np.array(rng.uniform(-2, 2), np.float32))
     limit, one, few = (cases._constant(value) for value in (most, 1, 3))
     tensors = {"x": number, "i": cases._constant(0), "x2": number, "i2": count, "few": few}
-    main = Subgraph(
-        {**tensors, "many": yes, "y": number},
-        [
-            Op("WHILE", ["x", "i"], ["x2", "i2"], {"condition_graph": 1, "body_graph": 2}),
-            Op("GREATER", ["i2", "few"], ["many"]),
-            Op("IF", ["many", "x2"], ["y"], {"then_graph": 3, "else_graph": 4}),
-        ],
-        ["x"],
-        ["y", "i2"],
-    )
-    inner = {"x": number, "i": count}
-    condition = Subgraph(
-        {**inner, "limit": limit, "goes": yes},
-        [Op("LESS", ["i", "limit"], ["goes"])],
-        [*inner],
-        ["goes"],
-    )
+    calls = [
+        Op("WHILE", ["x", "i"], ["x2", "i2"], {"condition_graph": 1, "body_graph": 2}),
+        Op("GREATER", ["i2", "few"], ["many"]),
+        Op("IF", ["many", "x2"], ["y"], {"then_graph": 3, "else_graph": 4}),
+    ]
+    main = Subgraph({**tensors, "many": yes, "y": number}, calls, ["x"], ["y", "i2"])
+    inner, less = {"x": number, "i": count}, [Op("LESS", ["i", "limit"], ["goes"])]
+    condition = Subgraph({**inner, "limit": limit, "goes": yes}, less, [*inner], ["goes"])
     steps = [Op("MUL", ["x", "factor"], ["x2"]), Op("ADD", ["i", "one"], ["i2"])]
-    body = Subgraph(
-        {**inner, "factor": factor, "one": one, "x2": number, "i2": count},
-        steps,
-        [*inner],
-        ["x2", "i2"],
-    )
+    made = {"factor": factor, "one": one, "x2": number, "i2": count}
+    body = Subgraph({**inner, **made}, steps, [*inner], ["x2", "i2"])
     branches = [
         Subgraph({"x": number, "y": number}, [Op(name, ["x"], ["y"])], ["x"], ["y"])
         for name in ("NEG", "ABS")

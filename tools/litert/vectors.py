@@ -15,7 +15,8 @@ from dmlax_conformance.format.tensors import Tensor as Held
 from dmlax_conformance.format.tensors import to_numpy
 from dmlax_conformance.format.vectors import Vector, load_all
 from dmlax_conformance.oracle.fixed_point import FIELD
-from tools.litert.files import Op, Subgraph, Tensor, model
+from tools.litert.cases import _constant, _graph
+from tools.litert.files import Tensor, model
 
 _REFERENCE = OpResolverType.BUILTIN_REF
 _PRODUCTS = {  # the operator of a sum of products that has the mode, and its kernels
@@ -44,7 +45,7 @@ def main() -> int:
 
 
 def _judge(vector: Vector, mode: str) -> tuple[str, int]:
-    made = _graph(vector, mode)
+    made = _file_of(vector, mode)
     if made is None:
         return "without a peer", 0
     graph, resolver, given, order = made
@@ -53,17 +54,18 @@ def _judge(vector: Vector, mode: str) -> tuple[str, int]:
         peer.allocate_tensors()
     except (RuntimeError, ValueError):
         return "refused", 0
-    for detail in peer.get_input_details():
-        peer.set_tensor(detail["index"], given[detail["name"]])
+    for detail, x in zip(peer.get_input_details(), given, strict=True):
+        peer.set_tensor(detail["index"], x)
     peer.invoke()
     found = peer.get_tensor(peer.get_output_details()[0]["index"])
     expect: Any = vector.expect
-    wanted = _signed(Held(*(lambda x: (x.dtype, x.sizes, x.words))(expect["OutputTensor"])))
+    held = expect["OutputTensor"]
+    wanted = _signed(Held(held.dtype, held.sizes, held.words))
     is_same = np.array_equal(found.ravel(), wanted.transpose(order).ravel())
     return ("agree" if is_same else "differ"), wanted.size
 
 
-def _graph(vector: Vector, mode: str) -> Any:
+def _file_of(vector: Vector, mode: str) -> Any:
     """The file of a vector, the kernels, its inputs, and the order of the output's axes."""
     given, output = vector.inputs, vector.outputs["OutputTensor"]
     sizes = {name: _signed(x) for name, x in given.items() if name.endswith("Tensor")}
@@ -74,23 +76,16 @@ def _graph(vector: Vector, mode: str) -> Any:
         zero = (point.words[0] if point else 0) - 128 * (dtype == "uint8")
         return Tensor(np.int8, shape, None, [float(sizes[f"{end}ScaleTensor"].ravel()[0])], [zero])
 
-    resolver: Any = _REFERENCE
     order = (*range(len(output.sizes)),)
     if vector.operator.startswith("element_wise"):
-        name, shape = ("ADD" if "_add" in vector.operator else "MUL"), output.sizes
-        resolver = _SUMS[mode]
-        ends = {"a": "A", "b": "B", "y": "Output"}
-        tensors = {k: quantized(end, shape) for k, end in ends.items()}
-        op, inputs = Op(name, ["a", "b"], ["y"], {"activation": ""}), ["a", "b"]
-        data = {k: sizes[f"{ends[k]}Tensor"] for k in inputs}
-        return Subgraph(tensors, [op], inputs, ["y"]), resolver, data, order
+        a, b, y = (quantized(end, output.sizes) for end in ("A", "B", "Output"))
+        graph = _graph("ADD" if "_add" in vector.operator else "MUL", [a, b], [y], activation="")
+        return graph, _SUMS[mode], [sizes["ATensor"], sizes["BTensor"]], order
     if "pooling" in vector.operator:
         x = sizes["InputTensor"].transpose(0, 2, 3, 1)
-        axes = np.array([1, 2], np.int32)
-        tensors = {"x": quantized("Input", x.shape), "axes": Tensor(np.int32, (2,), axes)}
-        tensors["y"] = quantized("Output", (x.shape[0], 1, 1, x.shape[3]))
-        op = Op("MEAN", ["x", "axes"], ["y"], {"keep_dims": True})
-        return Subgraph(tensors, [op], ["x"], ["y"]), resolver, {"x": x}, (0, 2, 3, 1)
+        operands = [quantized("Input", x.shape), _constant([1, 2])]
+        y = quantized("Output", (x.shape[0], 1, 1, x.shape[3]))
+        return _graph("MEAN", operands, [y], keep_dims=True), _REFERENCE, [x], (0, 2, 3, 1)
     if mode not in _PRODUCTS:
         return None
     name, resolver = _PRODUCTS[mode]
@@ -106,23 +101,15 @@ def _graph(vector: Vector, mode: str) -> Any:
     rows, count = x.shape[0], len(weights)
     scales = np.broadcast_to(to_numpy(given[f"{right}ScaleTensor"]).ravel(), (count,)).tolist()
     bias = to_numpy(given["BiasTensor"]).ravel() if "BiasTensor" in given else np.zeros(count)
-    first = quantized(left, x.shape)
-    of_bias = [first.scales[0] * scale for scale in scales]
     options: dict[str, Any] = {"activation": ""}
     shape: Any = (rows, count)
-    kernel: Any = weights.shape
     if name == "CONV_2D":
-        x, shape, kernel = x[None, None], (1, 1, *shape), (count, 1, 1, kernel[1])
-        first.shape = x.shape
+        x, shape, weights = x[None, None], (1, 1, *shape), weights[:, None, None]
         options |= {"padding": "VALID", "stride_h": 1, "stride_w": 1}
-    tensors = {
-        "x": first,
-        "w": Tensor(np.int8, kernel, weights.astype(np.int8), scales, [0] * count),
-        "b": Tensor(np.int32, (count,), bias.astype(np.int32), of_bias, [0] * count),
-        "y": quantized("Output", shape),
-    }
-    op = Op(name, ["x", "w", "b"], ["y"], options)
-    return Subgraph(tensors, [op], ["x"], ["y"]), resolver, {"x": x}, order
+    first = quantized(left, x.shape)
+    of_bias = [first.scales[0] * scale for scale in scales]
+    operands = [first, _constant(weights, np.int8, scales), _constant(bias, np.int32, of_bias)]
+    return _graph(name, operands, [quantized("Output", shape)], **options), resolver, [x], order
 
 
 def _signed(tensor: Held) -> np.ndarray:

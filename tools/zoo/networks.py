@@ -21,11 +21,11 @@ Shapes = Mapping[str, tuple[int, Sequence[Any]]]
 class Network:
     """Collects the nodes and the weights of a float model."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, channels: int = 3) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.generator = np.random.default_rng(seed)
         self._constants: list[onnx.TensorProto] = []
-        self._channels = {"x": 3}
+        self._channels = {"x": channels}
 
     def node(
         self,
@@ -75,10 +75,6 @@ class Network:
         pads, strides = [kernel // 2] * 4, [stride] * 2
         options: dict[str, Any] = {"pads": pads, "strides": strides, "group": groups}
         return self.node("Conv", x, weight, bias, channels=count, **options)
-
-    def set_channels(self, x: str, count: int) -> None:
-        """Set the number of channels of an input."""
-        self._channels[x] = count
 
     def conv1d(self, x: str, count: int, kernel: int, stride: int = 1) -> str:
         """Add a convolution along time with "same" padding and a bias."""
@@ -422,8 +418,7 @@ def minilm() -> onnx.ModelProto:
 
 def whisper_encoder(width: int = 384, heads: int = 6, depth: int = 4) -> onnx.ModelProto:
     """Whisper-tiny's encoder: two convolutions along time, then layers of 1,500 positions."""
-    net = Network()
-    net.set_channels("x", 80)
+    net = Network(channels=80)
     x = net.gelu(net.conv1d("x", width, 3))
     x = net.node("Transpose", net.gelu(net.conv1d(x, width, 3, 2)), perm=[0, 2, 1])
     x = net.node("Add", x, net.normal(1500, width, deviation=0.5))
@@ -434,35 +429,6 @@ def whisper_encoder(width: int = 384, heads: int = 6, depth: int = 4) -> onnx.Mo
     x = net.normalize(x, width)
     inputs = {"x": (TensorProto.FLOAT, ["n", 80, 3000])}
     return net.model(inputs, {x: (TensorProto.FLOAT, ["n", 1500, width])})
-
-
-def whisper_decoder(
-    width: int = 384, heads: int = 6, depth: int = 4, vocabulary: int = 51865
-) -> onnx.ModelProto:
-    """A step of Whisper-tiny's decoder: one token, and the keys and values before it."""
-    net = Network()
-    words = net.normal(vocabulary, width, deviation=0.5)
-    x = net.node("Gather", words, "ids", axis=0)
-    inputs: dict[str, tuple[int, Sequence[Any]]] = {"ids": (TensorProto.INT64, ["n", 1])}
-    outputs: dict[str, tuple[int, Sequence[Any]]] = {}
-    for layer in range(depth):
-        states = {}
-        for kind, length in (("past", "length"), ("cross", 1500)):
-            names = [f"{kind}_{part}_{layer}" for part in ("keys", "values")]
-            shape = ["n", heads, length, width // heads]
-            inputs |= dict.fromkeys(names, (TensorProto.FLOAT, shape))
-            states[kind] = names
-        y = net.normalize(x, width)
-        new = _keys_and_values(net, y, width, heads)
-        pairs = zip(states["past"], new, strict=True)
-        both = [net.node("Concat", old, added, axis=2) for old, added in pairs]
-        outputs |= {name: (TensorProto.FLOAT, ["n", heads, "all", width // heads]) for name in both}
-        x = net.node("Add", x, _attention_of(net, y, both, heads))
-        x = net.node("Add", x, _attention_of(net, net.normalize(x, width), states["cross"], heads))
-        x = net.node("Add", x, _perceptron(net, net.normalize(x, width), width))
-    logits = net.product(net.normalize(x, width), width, vocabulary)
-    outputs[logits] = (TensorProto.FLOAT, ["n", 1, vocabulary])
-    return net.model(inputs, outputs)
 
 
 def _heads(net: Network, x: str, heads: int, size: int) -> str:
@@ -549,7 +515,6 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "minilm": minilm,
     "t5_encoder": t5_encoder,
     "whisper_encoder": whisper_encoder,
-    "whisper_decoder": whisper_decoder,
     "ocr_classifier": ocr_classifier,
     "ocr_recogniser": ocr_recogniser,
 }

@@ -24,45 +24,36 @@ def number(kind: type[float], least: float, most: float = math.inf) -> Callable[
     return read
 
 
+def option(text: str, metavar: str, **more: Any) -> dict[str, Any]:
+    """Return the settings of an option that takes a value."""
+    return {"metavar": metavar, "help": text, **more}
+
+
 FILTERS = ("vectors", "operator", "id", "flag", "without-flag", "valid-only")
 OPTIONS: dict[str, dict[str, Any]] = {
-    "vectors": {"metavar": "DIR", "type": Path, "help": "another folder of vectors"},
-    "operator": {"metavar": "NAME", "action": "append", "help": "only this operator"},
-    "id": {"metavar": "ID", "action": "append", "help": "only this vector"},
-    "flag": {"metavar": "NAME", "action": "append", "help": "only vectors with this flag"},
-    "without-flag": {"metavar": "NAME", "action": "append", "help": "no vectors with this flag"},
+    "vectors": option("another folder of vectors", "DIR", type=Path),
+    "operator": option("only this operator", "NAME", action="append"),
+    "id": option("only this vector", "ID", action="append"),
+    "flag": option("only vectors with this flag", "NAME", action="append"),
+    "without-flag": option("no vectors with this flag", "NAME", action="append"),
     "valid-only": {"action": "store_true", "help": "only vectors that keep every rule"},
-    "variant": {
-        "metavar": "NAME",
-        "help": "one of the adapter's, or all; default: those that it runs usually",
-    },
-    "min-cases": {"metavar": "N", "type": number(int, 0), "help": "fewest values that are right"},
-    "min-share": {
-        "metavar": "PERCENT",
-        "type": number(float, 0, 100),
-        "help": "fewest of the vectors that the adapter declares that are answered (default: 100)",
-    },
-    "max-shown": {
-        "metavar": "N",
-        "type": number(int, 0),
-        "default": 10,
-        "help": "failures to print (default: 10)",
-    },
-    "time-limit": {
-        "metavar": "SECONDS",
-        "type": number(float, 0.001),
-        "help": "for one answer (default: 30)",
-    },
-    "jobs": {
-        "metavar": "N",
-        "type": number(int, 1),
-        "help": "processes that run the adapter; default: 2 if it is concurrent, else 1",
-    },
-    "expected-failures": {
-        "metavar": "FILE",
-        "type": Path,
-        "help": 'JSON {"id[variant]": "reason"} of failures that are known',
-    },
+    "variant": option("one of the adapter's, or all; default: those that it runs usually", "NAME"),
+    "min-cases": option("fewest values that are right", "N", type=number(int, 0)),
+    "min-share": option(
+        "fewest of the vectors that the adapter declares that are answered (default: 100)",
+        "PERCENT",
+        type=number(float, 0, 100),
+    ),
+    "max-shown": option("failures to print (default: 10)", "N", type=number(int, 0), default=10),
+    "time-limit": option("for one answer (default: 30)", "SECONDS", type=number(float, 0.001)),
+    "jobs": option(
+        "processes that run the adapter; default: 2 if it is concurrent, else 1",
+        "N",
+        type=number(int, 1),
+    ),
+    "expected-failures": option(
+        'JSON {"id[variant]": "reason"} of failures that are known', "FILE", type=Path
+    ),
 }
 
 Add = Callable[..., Any]

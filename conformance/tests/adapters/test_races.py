@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlax_conformance import adapters, cli
+from dmlax_conformance import adapters
 from dmlax_conformance.errors import AdapterFailure, Unsupported
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.runner import protocol
@@ -54,8 +54,3 @@ def test_errors_without_complaints_are_not_waited_for(suite: list[Vector]) -> No
         plans = list(adapter.answers([[(case_of(suite[0]), "eager")]] * 200))
     assert {type(reply) for plan in plans for reply in plan.replies} == {AdapterFailure}
     assert time.monotonic() - start < 15
-
-
-def test_negative_jobs_are_wrong_usage() -> None:
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["run", "--implementation", "oracle", "--jobs", "-1"])

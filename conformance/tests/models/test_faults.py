@@ -10,12 +10,7 @@ import pytest
 from dmlax_conformance.adapters.models.oracle import Oracle
 from dmlax_conformance.format.tensors import Tensor
 from dmlax_conformance.models import golden
-from dmlax_conformance.models.arrays import (
-    filled,
-    float32_of,
-    tensor_of,
-    words_of,
-)
+from dmlax_conformance.models.arrays import filled, float32_of, tensor_of, words_of
 from dmlax_conformance.models.evaluate import FUNCTIONS
 from dmlax_conformance.models.graph import Node
 from dmlax_conformance.models.judge import judge

@@ -9,6 +9,7 @@ from grading import near_ties
 
 from dmlax_conformance.oracle import exact as floats
 from dmlax_conformance.oracle.exact import quantize
+from dmlax_conformance.oracle.exact_floats.single import Single, single
 from support import draw, requantized, wild_floats
 
 Accumulators = tuple[np.ndarray, Sequence[np.ndarray]]  # accumulators and their three scales
@@ -118,10 +119,8 @@ def expected_of(dtype: str, zero: int) -> np.ndarray:
 
 def float32_product(accumulator: int, words: Sequence[int]) -> floats.Real:
     """`float32(accumulator) * (input * filter / output)`, each step rounded; scales by bits."""
-    sx, sw, sy = (floats.decode(word, "float32") for word in words)
-    multiplier = floats.divide(floats.multiply(sx, sw, "float32"), sy, "float32")
-    sums = floats.nearest(floats.exactly(Fraction(accumulator)), "float32")
-    return floats.multiply(sums, multiplier, "float32")
+    sx, sw, sy = map(Single, words)
+    return floats.decode((single(accumulator) * (sx * sw / sy)).word, "float32")
 
 
 @functools.cache

@@ -113,26 +113,6 @@ def scaled(whole: int, power: int) -> Fraction:
     return Fraction(whole << power) if power >= 0 else Fraction(whole, 1 << -power)
 
 
-def multiply(a: Real, b: Real, dtype: str) -> Real:
-    """Return the IEEE product."""
-    negative = a.negative != b.negative
-    if "nan" in (a.kind, b.kind) or ((a.is_zero or b.is_zero) and "inf" in (a.kind, b.kind)):
-        return NAN
-    if "inf" in (a.kind, b.kind):
-        return Real(negative, kind="inf")
-    return nearest(Real(negative, a.magnitude * b.magnitude), dtype)
-
-
-def divide(a: Real, b: Real, dtype: str) -> Real:
-    """Return the IEEE quotient by a finite number that is not zero."""
-    assert b.kind == "finite"
-    assert not b.is_zero
-    negative = a.negative != b.negative
-    if a.kind != "finite":
-        return Real(negative, kind=a.kind)
-    return nearest(Real(negative, a.magnitude / b.magnitude), dtype)
-
-
 def in_last_places(magnitude: Fraction, form: Format) -> tuple[int, int]:
     """Return a magnitude in units in the last place, as numerator and denominator."""
     value, one = magnitude.as_integer_ratio()

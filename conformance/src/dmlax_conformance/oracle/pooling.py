@@ -21,7 +21,6 @@ POINTS = tuple(f"{name}ZeroPointTensor" for name in ENDS)
 PARAMETERS = ("InputScaleTensor", POINTS[0], "OutputScaleTensor", POINTS[1])
 TYPES = {f"{name}ZeroPointTensor": f"{name}Tensor" for name in ENDS}
 LOWEST = {"WindowSize": 1, **windows.LOWEST}
-Quotients = list[tuple[Real, int]]
 
 
 class Mean(NamedTuple):
