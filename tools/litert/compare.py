@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-_BOUND = 2e-5  # bounds floats' differences, relative to the greatest
+from dmlax.onnx.differences import Difference, difference_of
+
+BOUND = 2e-5  # bounds floats' differences, relative to the greatest, or to 1e-6
 
 
 def draw_inputs(details: Mapping[str, Any], rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -26,15 +28,12 @@ def difference(found: np.ndarray, wanted: np.ndarray) -> str:
     """A sentence about tensors that differ, "" if they agree; integers must be equal."""
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return f"{found.dtype}{list(found.shape)}, expected {wanted.dtype}{list(wanted.shape)}"
-    if wanted.dtype.kind in "iub":
-        if differing := int((found != wanted).sum()):
-            most = np.abs(found.astype(np.int64) - wanted.astype(np.int64)).max()
-            return f"{differing} of {wanted.size} integers, by up to {most}"
+    gap = difference_of("", "", found, wanted)
+    if not gap.different or (gap.relative is not None and relative(gap) <= BOUND):
         return ""
-    with np.errstate(all="ignore"):
-        is_same = (np.isnan(found) & np.isnan(wanted)) | (found == wanted)
-        distance = np.where(is_same, 0, np.abs(found - wanted))
-        finite = np.abs(np.where(np.isfinite(wanted), wanted, 0))
-        scale = max(float(finite.max(initial=0)), 1e-6)
-        bad = ~(distance <= _BOUND * scale)
-    return f"{int(bad.sum())} of {wanted.size} floats" if bad.any() else ""
+    return f"{gap.different} of {gap.size} elements, by up to {gap.worst:g}"
+
+
+def relative(gap: Difference) -> float:
+    """The difference of floats relative to the greatest, or to 1e-6; 0 of other tensors."""
+    return 0.0 if gap.relative is None else min(gap.relative, gap.worst * 1e6)

@@ -157,9 +157,8 @@ def compare(
             bound = _FLOAT16_BOUND if wanted.dtype == np.float16 else max(_BOUND, least_bound)
             worst, yardstick = max(worst, ahead), max(yardstick, apart)
             if not ahead <= max(bound, _YARDS * apart):
-                notes.append(
-                    f"{name}: differs by {ahead:.1e} standard deviations, ORT by {apart:.1e}"
-                )
+                text = f"differs by {ahead:.1e} standard deviations, ORT by {apart:.1e}"
+                notes.append(f"{name}: {text}")
     return {"agrees": not notes, "difference": worst, "yardstick": yardstick, "notes": notes}
 
 

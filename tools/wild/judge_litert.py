@@ -14,11 +14,11 @@ from dmlax.errors import UnsupportedError
 from dmlax.litert.model import Model
 from dmlax.litert.peer import Peer
 from dmlax.litert.read import NEXT
-from dmlax.onnx.differences import Difference, difference_of
+from dmlax.onnx.differences import difference_of
+from tools.litert.compare import BOUND, relative
 from tools.wild.files import Entry
 from tools.wild.judge import draw, milliseconds
 
-_BOUND = 2e-5  # bounds a float's difference, relative to the greatest of its tensor or to 1e-6
 _CALLS = 2
 _WHOLE = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16))  # drawn of the whole range
 
@@ -54,7 +54,7 @@ def judge(entry: Entry, path: Path, *, fast: bool) -> dict[str, Any]:
     pairs = [
         [theirs[x, i, name] for x in ("reference", "xnnpack")] for name in floats for i in (0, 1)
     ]
-    found["yardstick"] = max((_relative(difference_of("", "", *x)) for x in pairs), default=None)
+    found["yardstick"] = max((relative(difference_of("", "", *x)) for x in pairs), default=None)
     found["quantized"] = _quantization(loaded)
     found["agrees"] = not found["notes"]
     inputs = _inputs(entry, loaded, np.random.default_rng(0))
@@ -100,14 +100,9 @@ def _compare(
                 found["integers"] += gap.size
                 found["notes"] += [str(gap)] if gap.different else []
             elif entry.custom or name in loaded._file.outputs:
-                found["difference"] = max(found["difference"], relative := _relative(gap))
-                is_wrong = not relative <= (entry.bound or _BOUND)
-                found["notes"] += [f"{gap}, relatively {relative:.1e}"] if is_wrong else []
-
-
-def _relative(gap: Difference) -> float:
-    """A float tensor's difference, relative to its greatest element or to 1e-6; else 0."""
-    return 0.0 if gap.relative is None else min(gap.relative, gap.worst * 1e6)
+                found["difference"] = max(found["difference"], share := relative(gap))
+                is_wrong = not share <= (entry.bound or BOUND)
+                found["notes"] += [f"{gap}, relatively {share:.1e}"] if is_wrong else []
 
 
 def _inputs(entry: Entry, loaded: Model, rng: np.random.Generator) -> dict[str, np.ndarray]:

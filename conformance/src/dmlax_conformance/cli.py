@@ -179,9 +179,7 @@ def _add_implementation(parser: argparse.ArgumentParser) -> None:
     names = f"{', '.join(adapters.BUILT_IN)}, module.path:ClassName or process:command"
     group.add_argument("--implementation", help=names)
     text = "a program that speaks JSON lines, with its arguments"
-    group.add_argument("--command", dest="implementation", type=_process_name, help=text)
+    group.add_argument(
+        "--command", dest="implementation", type=f"{adapters.PROCESS}:{{}}".format, help=text
+    )
     add_options(parser.add_argument, ("time-limit",))
-
-
-def _process_name(command: str) -> str:
-    return f"{adapters.PROCESS}:{command}"

@@ -157,15 +157,14 @@ class Item(pytest.Item):
         result = Result(self._vector, self._variant, outcome, 0.0)
         self.user_properties += zip(PROPERTIES, judged(adapter, result), strict=True)
         if outcome.verdict == "unsupported":
-            self._decline("; ".join(outcome.details))
+            reason = "; ".join(outcome.details)
+            if self.name not in self._suite.reasons:
+                pytest.skip(reason)
+            # It did not fail as expected, and that is an error.
+            text = f"expected to fail, and unsupported: {reason}"
+            self.add_report_section("call", "verdict", text)
         elif outcome.verdict not in runner.PASSED:
             raise VectorFailed(result)
-
-    def _decline(self, reason: str) -> None:
-        """Skip, but not a vector that was expected to fail: it did not, and that is an error."""
-        if self.name not in self._suite.reasons:
-            pytest.skip(reason)
-        self.add_report_section("call", "verdict", f"expected to fail, and unsupported: {reason}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *_: Any) -> Any:
         """Explain a failure as the command does."""

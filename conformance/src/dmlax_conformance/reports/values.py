@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ..format import layout, tensors
 from ..format.tensors import DTYPES, Tensor
-from ..format.vectors import ExpectedError, ExpectedTensor, Vector
+from ..format.vectors import ExpectedError, ExpectedTensor, Request, Vector
 from ..oracle.calls import with_elements
 from ..runner.compare import differences, logical
 
@@ -25,11 +25,11 @@ def call(vector: Vector) -> Json:
     by_desc = {"desc": vector.desc, "feature_level": vector.feature_level}
     return {
         **({"attributes": dict(vector.attributes)} if vector.desc is None else by_desc),
-        "inputs": {name: _tensor(tensor) for name, tensor in vector.inputs.items()},
-        "outputs": {
-            name: {"dtype": asked.dtype, "sizes": list(asked.sizes)}
-            for name, asked in vector.outputs.items()
+        "inputs": {
+            name: tensors.encode(x) if x.made_by is not None or len(x.words) <= MOST else _form(x)
+            for name, x in vector.inputs.items()
         },
+        "outputs": {name: _form(asked) for name, asked in vector.outputs.items()},
         "expect": _expectation(vector.expect),
     }
 
@@ -112,9 +112,7 @@ def _array(array: npt.NDArray[Any], want: ExpectedTensor | None) -> Json:
     return value | tensors.encode_words(array.dtype.name, tensors.from_numpy(array).words)
 
 
-def _tensor(tensor: Tensor) -> Json:
-    if len(tensor.words) <= MOST or tensor.made_by is not None:
-        return tensors.encode(tensor)
+def _form(tensor: Tensor | Request | ExpectedTensor) -> Json:
     return {"dtype": tensor.dtype, "sizes": list(tensor.sizes)}
 
 
@@ -127,7 +125,7 @@ def _expectation(expect: Expected | ExpectedError) -> Json:
 
 
 def _expected(tensor: ExpectedTensor) -> Json:
-    value: Json = {"dtype": tensor.dtype, "sizes": list(tensor.sizes), "compare": tensor.compare}
+    value = _form(tensor) | {"compare": tensor.compare}
     if tensor.compare == "exact_rows":
         value["rows"] = _rows(tensor)
     if len(tensor.words) > MOST or tensor.sha256:

@@ -105,9 +105,7 @@ def differences(expected: ExpectedTensor, words: tuple[int, ...]) -> Iterator[tu
 
 
 def _both_nan(dtype: str, want: int, have: int) -> bool:
-    if dtype not in floats.FORMATS:
-        return False
-    return floats.is_nan(want, dtype) and floats.is_nan(have, dtype)
+    return dtype in floats.FORMATS and all(floats.is_nan(x, dtype) for x in (want, have))
 
 
 def _detail(name: str, expected: ExpectedTensor, index: int, have: int) -> str:

@@ -43,18 +43,16 @@ def tables(results: Sequence[Result], columns: Sequence[str]) -> list[str]:
         sums[f"all, {result.variant}"][column] += 1
         for flag in result.vector.flags:
             flags[flag][column] += 1
-    shares = {flag: _share_of_failures(counts) for flag, counts in flags.items()}
+    shares = {  # few results do not raise one to 1
+        flag: sum(counts[kind] for kind in KINDS) / (counts.total() + 1)
+        for flag, counts in flags.items()
+    }
     worst = sorted((flag for flag in flags if shares[flag]), key=lambda flag: (-shares[flag], flag))
     of_flags = [str(_table("flag", {flag: flags[flag] for flag in worst}))] if worst else []
     of_flags += [f"{flag}: {NOTES[flag]}" for flag in worst[:EXPLAINED] if flag in NOTES]
     of_variants = sums if len(sums) > 1 else {}
     last = {**of_variants, "all": sum(sums.values(), Counter[str]())}
     return [*of_flags, str(_table("operator", dict(sorted(operators.items())) | last))]
-
-
-def _share_of_failures(counts: Counter[str]) -> float:
-    """Return a share that few results do not raise to 1."""
-    return sum(counts[kind] for kind in KINDS) / (counts.total() + 1)
 
 
 def show(

@@ -38,13 +38,9 @@ class OpenVino:
             model = self._core.read_model(file)
         except RuntimeError as error:
             if REFUSAL in str(error):
-                raise Unsupported(f"it does not convert {_operators(str(error))}") from error
+                found = (listed or one for listed, one in re.findall(OPERATORS, str(error)))
+                operators = ", ".join(dict.fromkeys(found))
+                raise Unsupported(f"it does not convert {operators}") from error
             raise
         found = self._core.compile_model(model, "CPU", PRECISION)(dict(case.inputs))
         return {name: np.asarray(found[name]) for name in names}
-
-
-def _operators(message: str) -> str:
-    """Return the operators that a message names."""
-    found = (listed or single for listed, single in re.findall(OPERATORS, message))
-    return ", ".join(dict.fromkeys(found))
