@@ -7,11 +7,8 @@ its tensors, operators and options. The judgement is that of `tools/fuzz/onnx_mo
 """
 
 import contextlib
-import functools
 import random
 import struct
-import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,7 @@ import numpy as np
 import dmlax.litert
 from dmlax.litert.schema import BUILTINS
 from tools.fuzz import onnx_models
-from tools.fuzz.onnx_models import ODD_FLOATS, Failure, Outcome, change_bytes
+from tools.fuzz.onnx_models import ODD_FLOATS, Outcome, change_bytes
 from tools.litert.cases import CASES
 from tools.litert.files import Op, Subgraph, Tensor, model
 
@@ -30,20 +27,12 @@ _DTYPES = (np.int8, np.uint8, np.int16, np.int32, np.int64, np.float32, np.float
 
 def run(seconds: float, seed: int) -> Outcome:
     """Loads changed models until the time is over."""
-    failures, loaded, case = [], 0, 0
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        name, data = make_case(random.Random(f"{seed} {case}"))
-        reason = onnx_models.judge(functools.partial(_load, data))
-        loaded += reason is None
-        if reason:
-            failures.append(Failure(case, name, reason))
-        case += 1
-    return Outcome(case, loaded, failures)
+    return onnx_models.run_cases(seconds, seed, make_case, try_to_load)
 
 
-def _load(data: bytes) -> Any:
-    return dmlax.litert.load(data).outputs
+def try_to_load(data: bytes) -> str | None:
+    """Returns the reason for which a load is a failure, "" for an error that is allowed."""
+    return onnx_models.judge(lambda: dmlax.litert.load(data).outputs)
 
 
 def make_case(chosen: random.Random) -> tuple[str, bytes]:
@@ -146,11 +135,5 @@ def _change_operands(chosen: random.Random, tensor: Tensor, op: Op, graph: Subgr
         op.outputs = chosen.choice(([], [*op.outputs, *op.inputs], [*op.outputs] * 2))
 
 
-def main() -> int:
-    """Prints the failures and the counts; 1 if there are any."""
-    arguments = [*sys.argv[1:], *("60", "0")[len(sys.argv) - 1 :]]
-    return onnx_models.report(run(float(arguments[0]), int(arguments[1])))
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(onnx_models.main(run))

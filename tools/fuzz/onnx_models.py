@@ -86,12 +86,21 @@ class Outcome(NamedTuple):
 def run(seconds: float, seed: int) -> Outcome:
     """Loads changed models until the time is over."""
     files = {path.stem: path.read_bytes() for path in sorted(MODELS.glob("*.onnx"))}
+    return run_cases(seconds, seed, functools.partial(make_case, files=files), try_to_load)
+
+
+def run_cases(
+    seconds: float,
+    seed: int,
+    make: Callable[[random.Random], tuple[str, bytes]],
+    load: Callable[[bytes], str | None],
+) -> Outcome:
+    """Makes and loads cases until the time is over."""
     failures, loaded, case = [], 0, 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        chosen = random.Random(f"{seed} {case}")
-        model, data = make_case(chosen, files)
-        reason = try_to_load(data)
+        model, data = make(random.Random(f"{seed} {case}"))
+        reason = load(data)
         loaded += reason is None
         if reason:
             failures.append(Failure(case, model, reason))
@@ -405,14 +414,10 @@ def _append(values: Any, field: Any, value: Any) -> None:
         values.append(value)
 
 
-def main() -> int:
+def main(run: Callable[[float, int], Outcome] = run) -> int:
     """Prints the failures and the counts; 1 if there are any."""
     arguments = [*sys.argv[1:], *("60", "0")[len(sys.argv) - 1 :]]
-    return report(run(float(arguments[0]), int(arguments[1])))
-
-
-def report(outcome: Outcome) -> int:
-    """Prints the failures and the counts; 1 if there are any."""
+    outcome = run(float(arguments[0]), int(arguments[1]))
     for failure in outcome.failures:
         print(failure)
     print(f"{outcome.cases} models, {outcome.loaded} loaded, {len(outcome.failures)} failures")

@@ -83,12 +83,8 @@ def _side(x: Any) -> str:
     return SIDES[x < 0]
 
 
-def names_of(operator: str) -> list[str]:
-    """Return the classes that the modes of an operator need a vector of."""
-    return [*_names(operator)]
-
-
-def _names(operator: str) -> Iterator[str]:
+def names_of(operator: str) -> Iterator[str]:
+    """Yield the classes that the modes of an operator need a vector of."""
     modes = OPERATORS[operator].definition.requantizations
     for mode in modes:
         names = ["saturates high", "saturates low", "parts from the real number"]

@@ -23,11 +23,6 @@ def schema_file() -> Path:
     return _root() / "schemas" / "vectors-1.json"
 
 
-def model_schema_file() -> Path:
-    """Return the schema that every whole model obeys."""
-    return _root() / "schemas" / "model-1.json"
-
-
 def protocol_file() -> Path:
     """Return the schema of the lines that an adapter in another process reads and writes."""
     return _root() / "schemas" / "protocol-1.json"

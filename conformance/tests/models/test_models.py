@@ -27,7 +27,7 @@ from dmlax_conformance.models.evaluate import FUNCTIONS
 from dmlax_conformance.models.golden import Golden, MalformedModel
 from dmlax_conformance.models.graph import Node
 from dmlax_conformance.models.judge import compare, judge
-from dmlax_conformance.paths import model_schema_file, models_dir
+from dmlax_conformance.paths import models_dir, schema_file
 
 MODELS = {path.stem: golden.load(path) for path in golden.paths()}
 
@@ -38,7 +38,8 @@ def test_the_models_are_right_and_small_and_obey_the_schema() -> None:
     assert len(sizes) == 2 * len(MODELS)
     assert max(size for path, size in sizes.items() if path.suffix == ".onnx") < 5_000
     assert sum(sizes.values()) < 400_000
-    checker = jsonschema.Draft202012Validator(json.loads(model_schema_file().read_text()))
+    schema = json.loads(schema_file().with_name(f"{golden.SCHEMA}.json").read_text())
+    checker = jsonschema.Draft202012Validator(schema)
     checker.check_schema(checker.schema)
     for path in golden.paths():
         assert not list(checker.iter_errors(json.loads(path.read_text())))
