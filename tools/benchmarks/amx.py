@@ -31,7 +31,19 @@ def refuse_unless_chosen() -> None:
 
 def refuse() -> None:
     """Refuse AMX for good to this thread and to the threads and processes that it starts."""
-    code = _filter()
+    code = b"".join(  # a code, steps if equal, steps if not, and an operand
+        struct.pack("HBBI", *instruction)
+        for instruction in (
+            (_LOAD, 0, 0, _AT_ARCHITECTURE),
+            (_EQUALS, 0, 5, _ARCHITECTURE_X86_64),
+            (_LOAD, 0, 0, _AT_NUMBER),
+            (_EQUALS, 0, 3, _ARCH_PRCTL),
+            (_LOAD, 0, 0, _AT_ARGUMENT),
+            (_EQUALS, 0, 1, _REQUEST),
+            (_RETURN, 0, 0, _NOT_PERMITTED),
+            (_RETURN, 0, 0, _ALLOW),
+        )
+    )
     program = _Program(len(code) // 8, code)
     _prctl(_NO_NEW_PRIVILEGES, 1)
     _prctl(_SET_SECCOMP, _FILTER, ctypes.addressof(program))
@@ -57,20 +69,3 @@ def _prctl(option: int, *arguments: int) -> None:
 
 def _has_arch_prctl() -> bool:
     return platform.system() == "Linux" and platform.machine() == "x86_64"
-
-
-def _filter() -> bytes:
-    """Return the filter: instructions of a code, steps if equal, steps if not, and an operand."""
-    return b"".join(
-        struct.pack("HBBI", *instruction)
-        for instruction in (
-            (_LOAD, 0, 0, _AT_ARCHITECTURE),
-            (_EQUALS, 0, 5, _ARCHITECTURE_X86_64),
-            (_LOAD, 0, 0, _AT_NUMBER),
-            (_EQUALS, 0, 3, _ARCH_PRCTL),
-            (_LOAD, 0, 0, _AT_ARGUMENT),
-            (_EQUALS, 0, 1, _REQUEST),
-            (_RETURN, 0, 0, _NOT_PERMITTED),
-            (_RETURN, 0, 0, _ALLOW),
-        )
-    )

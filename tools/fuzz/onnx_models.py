@@ -57,6 +57,7 @@ SOURCES = {  # operators of known values, and the dtypes of their operands: "s" 
     "Where": "sss",
 }
 ODD_FLOATS = (0.0, -1.0, 1e-45, 1e38, float("inf"), float("nan"))
+_NO_VALUE = ValueError, TypeError, OverflowError  # protobuf's, of a value that a field cannot have
 _REPEATED = 3  # FieldDescriptor.LABEL_REPEATED
 
 
@@ -259,7 +260,9 @@ def change_field(chosen: random.Random, model: Any) -> None:
     messages = list(_messages(model))
     message = chosen.choice(messages)
     present = [field for field, _ in message.ListFields()]
-    field = chosen.choice(present if present and chosen.random() < 0.9 else _fields(message))
+    field = chosen.choice(
+        present if present and chosen.random() < 0.9 else message.DESCRIPTOR.fields
+    )
     if chosen.random() < 0.05:
         message.ClearField(field.name)
     elif _is_repeated(field):
@@ -267,8 +270,9 @@ def change_field(chosen: random.Random, model: Any) -> None:
     elif field.message_type is not None:
         _copy_from_alike(chosen, getattr(message, field.name), messages)
     else:
-        value = getattr(message, field.name)
-        _set(message, field, _other(chosen, field, value, messages))
+        value = _other(chosen, field, getattr(message, field.name), messages)
+        with contextlib.suppress(*_NO_VALUE):
+            setattr(message, field.name, value)
 
 
 def add_nodes(chosen: random.Random, model: Any) -> None:
@@ -335,10 +339,6 @@ def _messages(message: Any) -> Iterator[Any]:
                 yield from _messages(each)
 
 
-def _fields(message: Any) -> list[Any]:
-    return list(message.DESCRIPTOR.fields)
-
-
 def _is_repeated(field: Any) -> bool:
     found = getattr(field, "is_repeated", None)  # protobuf 6 and newer have it
     return bool(field.label == _REPEATED if found is None else found)
@@ -351,7 +351,8 @@ def _change_repeated(chosen: random.Random, message: Any, field: Any, messages: 
         if field.message_type is not None:
             _copy_from_alike(chosen, values.add(), messages)
         else:
-            _append(values, field, _other(chosen, field, None, messages))
+            with contextlib.suppress(*_NO_VALUE):
+                values.append(_other(chosen, field, None, messages))
         return
     place = chosen.randrange(len(values))
     if kind == 1:
@@ -366,7 +367,7 @@ def _change_repeated(chosen: random.Random, message: Any, field: Any, messages: 
     elif field.message_type is not None:
         _copy_from_alike(chosen, values[place], messages)
     else:
-        with contextlib.suppress(ValueError, TypeError, OverflowError):
+        with contextlib.suppress(*_NO_VALUE):
             values[place] = _other(chosen, field, values[place], messages)
 
 
@@ -402,16 +403,6 @@ def _other(chosen: random.Random, field: Any, value: Any, messages: list[Any]) -
     if isinstance(value, int) and chosen.random() < 0.4:
         return value + chosen.choice((-1, 1, 2))
     return chosen.choice((*ODD_INTEGERS, chosen.randrange(30)))
-
-
-def _set(message: Any, field: Any, value: Any) -> None:
-    with contextlib.suppress(ValueError, TypeError, OverflowError):  # no value of this field
-        setattr(message, field.name, value)
-
-
-def _append(values: Any, field: Any, value: Any) -> None:
-    with contextlib.suppress(ValueError, TypeError, OverflowError):
-        values.append(value)
 
 
 def main(run: Callable[[float, int], Outcome] = run) -> int:

@@ -152,7 +152,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dmlax-conformance", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     added = parser.add_subparsers(required=True, metavar="command")
-    _add_run(added)
+    text = "give the vectors to an implementation"
+    names = ("variant", "expected-failures", "min-cases", "min-share", "max-shown", "jobs")
+    run = add_command(added, "run", _run, text, *FILTERS, *names)
+    _add_implementation(run)
+    reports.add_run_options(run)
+    run.add_argument("--strict", action="store_true", help="a permitted answer fails too")
     for module in (reports, models_command):
         module.add_commands(added)
     text = "tell an adapter's mistakes from an operator's"
@@ -163,15 +168,6 @@ def _parser() -> argparse.ArgumentParser:
     text = "print the call as a desc, and the feature levels that accept it"
     show.add_argument("--desc", action="store_true", help=text)
     return parser
-
-
-def _add_run(added: Any) -> None:
-    text = "give the vectors to an implementation"
-    names = ("variant", "expected-failures", "min-cases", "min-share", "max-shown", "jobs")
-    parser = add_command(added, "run", _run, text, *FILTERS, *names)
-    _add_implementation(parser)
-    reports.add_run_options(parser)
-    parser.add_argument("--strict", action="store_true", help="a permitted answer fails too")
 
 
 def _add_implementation(parser: argparse.ArgumentParser) -> None:

@@ -46,7 +46,12 @@ def _run(options: argparse.Namespace) -> int:
         answers = (worker.ask(question) for question in questions)
         verdicts = list(progress(answers, "models", len(questions)))
     _show(verdicts, chosen)
-    return _code(verdicts, options.min_models)
+    if any(each.verdict in ("fail", "error") for each in verdicts):
+        return FAILED
+    right, least = {each.model for each in verdicts if each.verdict == "exact"}, options.min_models
+    if len(right) < max(least, 1):
+        return complain(f"{len(right)} models, needed {max(least, 1)}", UNUSABLE)
+    return FINE
 
 
 def _chosen(options: argparse.Namespace) -> list[Golden]:
@@ -72,13 +77,3 @@ def _show(verdicts: Sequence[Verdict], models: Sequence[Golden]) -> None:
             print(f"{each.verdict} {each.key}: {line}")
     counts = Counter(each.verdict for each in verdicts)
     print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
-
-
-def _code(verdicts: Sequence[Verdict], least: int) -> int:
-    """Return 1 where a value is wrong or missing, and 3 where too few models are right."""
-    if any(each.verdict in ("fail", "error") for each in verdicts):
-        return FAILED
-    right = {each.model for each in verdicts if each.verdict == "exact"}
-    if len(right) < max(least, 1):
-        return complain(f"{len(right)} models, needed {max(least, 1)}", UNUSABLE)
-    return FINE

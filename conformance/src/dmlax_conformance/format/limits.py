@@ -77,13 +77,9 @@ def read(path: Path) -> str:
 def check_text(text: str) -> None:
     """Raise `Malformed` where JSON is nested too deeply or a number has too many digits."""
     steps = map(_STEP.__getitem__, _BETWEEN_BRACKETS.sub("", text))
-    if max(accumulate(steps), default=0) > DEEPEST or _DIGITS.search(text):
-        _complain_of_text(text)
-
-
-def _complain_of_text(text: str) -> None:
-    """Raise `Malformed` at the first such token; digits may also be in a string."""
-    depth = 0
+    if max(accumulate(steps), default=0) <= DEEPEST and not _DIGITS.search(text):
+        return
+    depth = 0  # digits may also be in a string
     for token in _TOKEN.finditer(text):
         first = token[0][0]
         depth += (first in "[{") - (first in "]}")

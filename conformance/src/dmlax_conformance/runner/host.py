@@ -41,26 +41,20 @@ def load(name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         adapter = getattr(import_module(module), attribute)()
-        wrong = _missing(adapter)
+        variants = getattr(adapter, "variants", None)
+        is_there = {
+            "name": isinstance(getattr(adapter, "name", None), str),
+            "variants": isinstance(variants, tuple | list)
+            and all(isinstance(variant, str) for variant in variants),
+            "run": callable(getattr(adapter, "run", None)),
+        }
     except (KeyboardInterrupt, NotStartable):
         raise
     except BaseException as error:
         raise NotStartable(f"{name}: {of_error(error)}") from error
-    if wrong:
+    if wrong := [name for name in is_there if not is_there[name]]:
         raise NotStartable(f"{name}: the adapter has no {' and no '.join(wrong)}")
     return adapter
-
-
-def _missing(adapter: Adapter) -> list[str]:
-    """Return an adapter's attributes that are missing or malformed."""
-    variants = getattr(adapter, "variants", None)
-    is_there = {
-        "name": isinstance(getattr(adapter, "name", None), str),
-        "variants": isinstance(variants, tuple | list)
-        and all(isinstance(variant, str) for variant in variants),
-        "run": callable(getattr(adapter, "run", None)),
-    }
-    return [name for name in is_there if not is_there[name]]
 
 
 def main(name: str) -> None:
@@ -117,7 +111,11 @@ class Host:
         except Unsupported as reason:
             return {"unsupported": text_of(reason)}
         except SpecViolation as violation:
-            return _refused(violation)
+            code, field = violation.code, violation.field
+            if not (isinstance(code, str) and isinstance(field, str) and code in CODES):
+                return {"error": f"refused with the code {text_of(code)} on {text_of(field)}"}
+            why = text_of(violation.message)
+            return {"refused": {"code": code, "field": field, "message": why}}
         if not isinstance(answer, Mapping):
             return {"error": f"the answer is a {type(answer).__name__}, not a mapping"}
         return {"outputs": {str(name): _tensor(name, answer[name], most) for name in answer}}
@@ -168,13 +166,6 @@ def _guarded(work: Callable[[], dict[str, Any]], instead: Any = None) -> dict[st
         return work()
     except BaseException as error:
         return instead or {"error": f"{of_error(error)}\n{place_of(error)}"}
-
-
-def _refused(violation: SpecViolation) -> dict[str, Any]:
-    code, field = violation.code, violation.field
-    if not (isinstance(code, str) and isinstance(field, str) and code in CODES):
-        return {"error": f"refused with the code {text_of(code)} on {text_of(field)}"}
-    return {"refused": {"code": code, "field": field, "message": text_of(violation.message)}}
 
 
 def _tensor(name: object, value: object, most: int) -> dict[str, Any]:
