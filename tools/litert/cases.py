@@ -12,19 +12,12 @@ from tools.litert.files import Op, Subgraph, Tensor
 
 Rng = np.random.Generator
 Sizes = Sequence[int]
-CASES: dict[str, Callable[[Rng], Subgraph]] = {}
 ROWS = "rows of "
 """Begins the name of a detector's count, whose rows have so many columns: the rest is undefined."""
 _FUSED = ("", "", "RELU", "RELU6", "RELU_N1_TO_1")
 _NUMBERS = (np.int8, np.int8, np.int8, np.int16, np.float32, np.uint8)
 _BYTES, _FLOATS, _TRUTHS = (np.int8, np.float32, np.uint8), (np.float32,), (np.bool_,)
 _DILATED = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "dilation_h": 2}
-
-
-def case(function: Callable[[Rng], Subgraph]) -> Callable[[Rng], Subgraph]:
-    """Adds a function that draws a model to the list."""
-    CASES[function.__name__] = function
-    return function
 
 
 # Parts of a model ------------------------------------------------------------------------------
@@ -167,7 +160,6 @@ def _reduced(shape: Sizes, axes: Sizes, keeps: bool) -> list[int]:
 # Products and pools ----------------------------------------------------------------------------
 
 
-@case
 def conv_2d(rng: Rng) -> Subgraph:
     """Any kernel, strides, padding; sometimes dilated."""
     dtype, batch = _one(rng, *_NUMBERS), int(rng.integers(1, 3))
@@ -179,7 +171,6 @@ def conv_2d(rng: Rng) -> Subgraph:
     return _product(rng, "CONV_2D", dtype, *shapes, options)
 
 
-@case
 def grouped_conv_2d(rng: Rng) -> Subgraph:
     """Groups of channels that do not meet."""
     groups, h, w, c, k = _sizes(rng, (2, 3, 3, 1, 1), (4, 8, 8, 6, 6))
@@ -188,7 +179,6 @@ def grouped_conv_2d(rng: Rng) -> Subgraph:
     return _product(rng, "CONV_2D", _one(rng, np.int8, np.float32), *shapes, options)
 
 
-@case
 def four_bits(rng: Rng) -> Subgraph:
     """Bytes by weights of 4 bits."""
     h, w, c, k = _sizes(rng, (3, 3, 1, 1), (7, 7, 12, 12))
@@ -207,7 +197,6 @@ def four_bits(rng: Rng) -> Subgraph:
     return graph
 
 
-@case
 def depthwise_conv_2d(rng: Rng) -> Subgraph:
     """With a multiplier of channels, sometimes."""
     dtype, batch = _one(rng, *_NUMBERS), int(rng.integers(1, 3))
@@ -221,7 +210,6 @@ def depthwise_conv_2d(rng: Rng) -> Subgraph:
     return _product(rng, "DEPTHWISE_CONV_2D", dtype, *shapes, options | {"multiplier": multiplier})
 
 
-@case
 def transpose_conv(rng: Rng) -> Subgraph:
     """Strides of 1 and 2."""
     dtype = _one(rng, np.int8, np.int8, np.int16, np.float32, np.uint8)
@@ -237,7 +225,6 @@ def transpose_conv(rng: Rng) -> Subgraph:
     return _product(rng, "TRANSPOSE_CONV", dtype, *shapes, options)
 
 
-@case
 def fully_connected(rng: Rng) -> Subgraph:
     """Rows of any rank."""
     dtype = _one(rng, *_NUMBERS)
@@ -249,7 +236,6 @@ def fully_connected(rng: Rng) -> Subgraph:
     return _product(rng, "FULLY_CONNECTED", dtype, *shapes, {"keep_num_dims": keeps})
 
 
-@case
 def batch_matmul(rng: Rng) -> Subgraph:
     """Either transposed."""
     dtype, (n, k, m) = _one(rng, np.int8, np.float32), _sizes(rng, 1, 12, 3)
@@ -262,7 +248,6 @@ def batch_matmul(rng: Rng) -> Subgraph:
     return _graph("BATCH_MATMUL", [x, w], [y], **flips)
 
 
-@case
 def dynamic(rng: Rng) -> Subgraph:
     """Products of floats and integer weights."""
     name = _one(rng, "FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D")
@@ -301,7 +286,6 @@ def _pool_of(
     return _graph(name, [x], [_like(x, y.shape)], **options)
 
 
-@case
 def pool(rng: Rng) -> Subgraph:
     """Maxima and averages."""
     name = _one(rng, "AVERAGE_POOL_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")
@@ -310,7 +294,6 @@ def pool(rng: Rng) -> Subgraph:
     return _pool_of(rng, name, dtype, (2, 2, 1), (9, 9, 20), fused)
 
 
-@case
 def l2_pool(rng: Rng) -> Subgraph:
     """Roots of mean squares."""
     return _pool_of(rng, "L2_POOL_2D", np.float32, (2, 2, 1), (9, 9, 9), _FUSED)
@@ -340,11 +323,6 @@ def _binary(name: str, dtypes: Sequence[Any], rng: Rng) -> Subgraph:
     return _graph(name, [a, b], [y], **options)
 
 
-CASES["div"] = functools.partial(_binary, "DIV", _FLOATS)
-for _name in ("ADD", "SUB", "MUL"):
-    _dtypes = (np.int8, np.int8, np.int16, np.float32, np.uint8)
-    CASES[_name.lower()] = functools.partial(_binary, _name, _dtypes)
-
 _COMPARISONS = "EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL NOT_EQUAL"
 _PLAIN = (  # functions of tensors of one shape, their dtypes, and how many tensors they take
     ("CEIL COS FLOOR NEG ROUND SIGN SIN SQRT SQUARE", _FLOATS, 1),
@@ -369,12 +347,6 @@ def _plain(name: str, dtypes: Sequence[Any], count: int, rng: Rng) -> Subgraph:
     return _graph(name, operands, [result])
 
 
-for _names, _dtypes, _count in _PLAIN:
-    for _name in _names.split():
-        CASES[_name.lower()] = functools.partial(_plain, _name, _dtypes, _count)
-
-
-@case
 def far_scales(rng: Rng) -> Subgraph:
     """A sum, difference or product, whose scales XNNPACK often leaves to the built-in kernels."""
     dtype, count = _one(rng, np.int8, np.uint8), int(rng.integers(1, 70))
@@ -387,7 +359,6 @@ def far_scales(rng: Rng) -> Subgraph:
     return _graph(_one(rng, "ADD", "SUB", "MUL"), [x, y], [z], version=2, activation=fused)
 
 
-@case
 def integers(rng: Rng) -> Subgraph:
     """Two tensors of int32 without a scale; no divisor is 0."""
     shape = (int(rng.integers(1, 4)), int(rng.integers(1, 9)))
@@ -399,7 +370,6 @@ def integers(rng: Rng) -> Subgraph:
     return _graph(name, [Tensor(np.int32, shape), _constant(values)], [result])
 
 
-@case
 def gelu(rng: Rng) -> Subgraph:
     """By the error function, and by the hyperbolic tangent."""
     dtype = _one(rng, np.float32, np.int8)
@@ -407,7 +377,6 @@ def gelu(rng: Rng) -> Subgraph:
     return _graph("GELU", [x], [y], approximate=_coin(rng))
 
 
-@case
 def rsqrt(rng: Rng) -> Subgraph:
     """Of floats above 0, or of bytes of which none is below the zero point."""
     dtype = _one(rng, np.float32, np.int8, np.int8)
@@ -425,11 +394,6 @@ def _sigmoid(name: str, rng: Rng) -> Subgraph:
     return _graph(name, [x], [y])
 
 
-for _name in ("LOGISTIC", "TANH"):
-    CASES[_name.lower()] = functools.partial(_sigmoid, _name)
-
-
-@case
 def softmax(rng: Rng) -> Subgraph:
     """Rows of bytes or floats."""
     dtype = _one(rng, *_BYTES)
@@ -440,7 +404,6 @@ def softmax(rng: Rng) -> Subgraph:
     return _graph("SOFTMAX", [x], [y], beta=float(_one(rng, 1.0, 1.0, 0.5)))
 
 
-@case
 def rows_of_floats(rng: Rng) -> Subgraph:
     """Normalized rows, their logarithms, and softmax of any rank."""
     shape = _sizes(rng, 1, 8, int(rng.integers(2, 5)))
@@ -449,7 +412,6 @@ def rows_of_floats(rng: Rng) -> Subgraph:
     return _graph(name, [Tensor(np.float32, shape)], [Tensor(np.float32, shape)], **options)
 
 
-@case
 def leaky_relu(rng: Rng) -> Subgraph:
     """Any slope below 1."""
     dtype = _one(rng, np.int8, np.int16, np.float32, np.uint8)
@@ -457,7 +419,6 @@ def leaky_relu(rng: Rng) -> Subgraph:
     return _graph("LEAKY_RELU", [x], [y], alpha=float(np.float32(rng.uniform(0.01, 0.9))))
 
 
-@case
 def prelu(rng: Rng) -> Subgraph:
     """A slope for each channel."""
     dtype = _one(rng, *_BYTES)
@@ -467,7 +428,6 @@ def prelu(rng: Rng) -> Subgraph:
     return _graph("PRELU", [_any(rng, dtype, shape), slope], [_any(rng, dtype, shape)])
 
 
-@case
 def quantize(rng: Rng) -> Subgraph:
     """Floats, and integers of another scale."""
     pairs = ["f4 i1", "f4 u1", "f4 i2", "i1 i1", "u1 i1", "i1 u1", "i2 i1", "i2 i2"]
@@ -477,14 +437,12 @@ def quantize(rng: Rng) -> Subgraph:
     return _graph("QUANTIZE", [x], [y])
 
 
-@case
 def dequantize(rng: Rng) -> Subgraph:
     """Integers of 8 and 16 bits."""
     x = _any(rng, _one(rng, np.int8, np.uint8, np.int16), (2, 30))
     return _graph("DEQUANTIZE", [x], [Tensor(np.float32, (2, 30))])
 
 
-@case
 def cast(rng: Rng) -> Subgraph:
     """Numbers and truth values."""
     kinds = {np.float32: 0, np.int32: 2, np.uint8: 3, np.bool_: 6, np.int16: 7, np.int8: 9}
@@ -495,7 +453,6 @@ def cast(rng: Rng) -> Subgraph:
     return _graph("CAST", [Tensor(source, (3, 9))], [Tensor(target, (3, 9))], **options)
 
 
-@case
 def select(rng: Rng) -> Subgraph:
     """Rows, elements, and with SELECT_V2 tensors that broadcast."""
     name, shape = _one(rng, "SELECT", "SELECT_V2"), _sizes(rng, 1, 6, 3)
@@ -509,7 +466,6 @@ def select(rng: Rng) -> Subgraph:
 # Functions of axes -----------------------------------------------------------------------------
 
 
-@case
 def mean(rng: Rng) -> Subgraph:
     """Any axes, with and without them kept."""
     dtype = _one(rng, np.int8, np.int8, np.float32, np.uint8)
@@ -520,7 +476,6 @@ def mean(rng: Rng) -> Subgraph:
     return _graph("MEAN", [x, _constant(axes)], [y], keep_dims=keeps)
 
 
-@case
 def reduce(rng: Rng) -> Subgraph:
     """Sums of floats, and extremes of integers of one scale."""
     name = _one(rng, "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
@@ -537,7 +492,6 @@ def reduce(rng: Rng) -> Subgraph:
     return _graph(name, [x, _constant(axes)], [y], keep_dims=keeps)
 
 
-@case
 def any_and_all(rng: Rng) -> Subgraph:
     """Truth values over axes."""
     shape, keeps = _sizes(rng, 1, 5, 3), _coin(rng)
@@ -547,7 +501,6 @@ def any_and_all(rng: Rng) -> Subgraph:
     return _graph(name, [x, _constant(axes)], [y], keep_dims=keeps)
 
 
-@case
 def places(rng: Rng) -> Subgraph:
     """Places of extremes."""
     shape, axis = _sizes(rng, 1, 7, 3), int(rng.integers(-3, 3))
@@ -556,7 +509,6 @@ def places(rng: Rng) -> Subgraph:
     return _graph(_one(rng, "ARG_MAX", "ARG_MIN"), [x, _constant(axis)], [y], output_type=2)
 
 
-@case
 def sums(rng: Rng) -> Subgraph:
     """Sums up to each element, which begin at either end."""
     dtype, shape = _one(rng, np.float32, np.int32), _sizes(rng, 1, 7, 3)
@@ -565,7 +517,6 @@ def sums(rng: Rng) -> Subgraph:
     return _graph("CUMSUM", [Tensor(dtype, shape), axis], [Tensor(dtype, shape)], **options)
 
 
-@case
 def fourier(rng: Rng) -> Subgraph:
     """The real Fourier transform of rows, and a real function of it."""
     h, w = (int(2**n) for n in rng.integers(0, 5, 2))
@@ -579,7 +530,6 @@ def fourier(rng: Rng) -> Subgraph:
 # Moves -----------------------------------------------------------------------------------------
 
 
-@case
 def resize(rng: Rng) -> Subgraph:
     """Bilinear and nearest, in all three conventions."""
     name = _one(rng, "RESIZE_BILINEAR", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
@@ -691,10 +641,6 @@ def _moves(name: str, rng: Rng) -> Subgraph:
     return _graph(name, operands, results, version=version, **dict(*options))
 
 
-for _name in _MOVES:
-    CASES[_name.lower()] = functools.partial(_moves, _name)
-
-
 def _joins(name: str, rng: Rng) -> Subgraph:
     """Several tensors, along an axis or a new one."""
     dtype, *shape = _images(rng)
@@ -709,11 +655,6 @@ def _joins(name: str, rng: Rng) -> Subgraph:
     return _graph(name, [_like(x, shape) for _ in range(count)], [_like(x, output)], **options)
 
 
-for _name in ("CONCATENATION", "PACK"):
-    CASES[_name.lower()] = functools.partial(_joins, _name)
-
-
-@case
 def descriptions(rng: Rng) -> Subgraph:
     """Operators that describe a tensor or fill one from constants."""
     shape = _sizes(rng, 1, 6, int(rng.integers(1, 5)))
@@ -740,7 +681,6 @@ def descriptions(rng: Rng) -> Subgraph:
 # States and detectors --------------------------------------------------------------------------
 
 
-@case
 def lstm(rng: Rng) -> Subgraph:
     """Bytes, with a cell of 16 bits; or floats."""
     steps, features, units = _sizes(rng, 1, (5, 12, 12))
@@ -775,7 +715,6 @@ def lstm(rng: Rng) -> Subgraph:
     return _graph("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [result], inner, **options)
 
 
-@case
 def svdf(rng: Rng) -> Subgraph:
     """Bytes, with a state of 16 bits; or floats."""
     features, units, memory = _sizes(rng, 1, (10, 8, 8))
@@ -831,5 +770,25 @@ def _detection(is_regular: bool, rng: Rng) -> Subgraph:
     return Subgraph(tensors, operators, ["x", "p"], [*outputs])
 
 
-CASES["detection"] = functools.partial(_detection, False)
-CASES["detection_by_class"] = functools.partial(_detection, True)
+_FUNCTIONS = (
+    *(conv_2d, grouped_conv_2d, four_bits, depthwise_conv_2d, transpose_conv, fully_connected),
+    *(batch_matmul, dynamic, pool, l2_pool, far_scales, integers, gelu, rsqrt, softmax),
+    *(rows_of_floats, leaky_relu, prelu, quantize, dequantize, cast, select, mean, reduce),
+    *(any_and_all, places, sums, fourier, resize, descriptions, lstm, svdf),
+)
+_BOTH = (np.int8, np.int8, np.int16, np.float32, np.uint8)
+CASES: dict[str, Callable[[Rng], Subgraph]] = {
+    **{each.__name__: each for each in _FUNCTIONS},
+    **{x.lower(): functools.partial(_binary, x, _BOTH) for x in ("ADD", "SUB", "MUL")},
+    "div": functools.partial(_binary, "DIV", _FLOATS),
+    **{
+        x.lower(): functools.partial(_plain, x, dtypes, count)
+        for names, dtypes, count in _PLAIN
+        for x in names.split()
+    },
+    **{x.lower(): functools.partial(_sigmoid, x) for x in ("LOGISTIC", "TANH")},
+    **{x.lower(): functools.partial(_moves, x) for x in _MOVES},
+    **{x.lower(): functools.partial(_joins, x) for x in ("CONCATENATION", "PACK")},
+    "detection": functools.partial(_detection, False),
+    "detection_by_class": functools.partial(_detection, True),
+}
