@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlax_conformance.format.tensors import DTYPES, Tensor, to_numpy
+from dmlax_conformance.format.tensors import DTYPES, DType, Tensor, to_numpy
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.oracle import exact, exact_floats, pooling
 from dmlax_conformance.oracle.binary import add_quotients, multiply_quotients
@@ -193,9 +193,9 @@ class DequantizeView(ElementWiseView):
             product = self.difference.astype(dtype) * self.scale.astype(dtype)
             return np.asarray(product.astype(self.output) != self.result)
 
-    def leaves(self, low: int, high: int) -> Array:
-        """Return where the difference is not in a range."""
-        return np.asarray((self.difference < low) | (self.difference > high))
+    def leaves(self, dtype: DType) -> Array:
+        """Return where the difference is not in the range of a data type."""
+        return np.asarray((self.difference < dtype.low) | (self.difference > dtype.high))
 
 
 DIVIDED: dict[str, Any] = {
@@ -218,11 +218,9 @@ SCALED: dict[str, Any] = {
         )
         for dtype in ("float16", "float32", "float64")
     },
-    "difference leaves its type": lambda view: view.leaves(
-        DTYPES[view.source].low, DTYPES[view.source].high
-    ),
-    "difference leaves 16 bits": lambda view: view.leaves(-(2**15), 2**15 - 1),
-    "difference leaves 32 bits": lambda view: view.leaves(-(2**31), 2**31 - 1),
+    "difference leaves its type": lambda view: view.leaves(DTYPES[view.source]),
+    "difference leaves 16 bits": lambda view: view.leaves(DTYPES["int16"]),
+    "difference leaves 32 bits": lambda view: view.leaves(DTYPES["int32"]),
     "negative difference": lambda view: view.difference < 0,
     "plus infinity": lambda view: view.result == np.inf,
     "minus infinity": lambda view: view.result == -np.inf,
@@ -398,13 +396,12 @@ FOUND: dict[str, Any] = {
 
 REAL: dict[str, Callable[[float], float]] = {  # to more digits than float32 has
     **{name: getattr(math, name) for name in ("atan", "cos", "erf", "exp", "expm1", "sin", "tanh")},
+    **{name: getattr(math, name) for name in ("log", "log1p")},
     "exp2": lambda x: 2.0**x,
     "gelu": lambda x: x * 0.5 * math.erfc(-x / math.sqrt(2)),
     "gelu_tanh": lambda x: (
         x / (1 + math.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
     ),
-    "log": math.log,
-    "log1p": math.log1p,
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "softplus": lambda x: math.log1p(math.exp(x)) if x < 700 else x,
 }

@@ -52,16 +52,10 @@ def judged(suite: list[Vector]) -> Callable[[str], list[Result]]:
     """Return a function that runs an adapter, once; one that compiles gets a sample."""
     # ONNX Runtime may end its process in a refused call of this operator.
     unsafe = "matrix_multiply_integer_to_float"
-    functional = [
-        vector
-        for vector in suite
-        if vector.desc is None and (vector.is_valid or vector.operator != unsafe)
-    ]
-    quick = [
-        vector
-        for operator in OPERATORS
-        for vector in [vector for vector in functional if vector.operator == operator][::29]
-    ]  # a prime: a file repeats its kinds of calls at even distances
+    functional = [v for v in suite if v.desc is None and (v.is_valid or v.operator != unsafe)]
+    by_operator = ([v for v in functional if v.operator == name] for name in OPERATORS)
+    # A prime: a file repeats its kinds of calls at even distances.
+    quick = [vector for own in by_operator for vector in own[::29]]
 
     @cache
     def results(name: str) -> list[Result]:
@@ -182,11 +176,8 @@ def test_a_parameter_lacks_the_axis_that_the_output_lacks(
     np.testing.assert_array_equal(found, np.full(output, 27))
 
 
-BATCH, ONE, SQUARE = (
-    ((2, 4, 3), (2, 3, 5), (2, 4, 5)),
-    ((4, 3), (3, 5), (4, 5)),
-    ((5, 3), (3, 5), (5, 5)),
-)
+BATCH, ONE = ((2, 4, 3), (2, 3, 5), (2, 4, 5)), ((4, 3), (3, 5), (4, 5))
+SQUARE = (5, 3), (3, 5), (5, 5)
 ONNX: list[tuple[str, tuple[Sizes, ...], dict[str, Sizes], str, Sizes]] = [
     (QUANTIZED, BATCH, {"AScale": (4, 1)}, "x_scale", (2, 4, 1)),
     (QUANTIZED, BATCH, {"BScale": (1, 5)}, "w_scale", (2, 1, 5)),

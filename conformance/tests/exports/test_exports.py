@@ -34,19 +34,15 @@ def test_onnx_models_run_in_onnx_runtime_with_the_expected_bits(tmp_path: Path) 
     operators = ["--operator=nonzero_coordinates", "--operator=convolution_integer"]
     assert cli.main(["export", "--format", "onnx", "--output", str(tmp_path), *operators]) == 0
     onnxruntime.set_default_logger_severity(4)
-    largest = [
-        ("x", np.full((1, 2, 1, 1), 127, "int8")),
-        ("w", np.full((1, 2, 1, 1), 255, "uint8")),
-    ]
+    extremes = ("x", 127, "int8"), ("w", 255, "uint8")
+    largest = [(name, np.full((1, 2, 1, 1), value, dtype)) for name, value, dtype in extremes]
     is_narrow = run(onnx.parser.parse_model(CONVOLUTION), largest).item() != 2 * 255 * 127
     ran, saturated = 0, 0
     for folder in sorted(tmp_path.iterdir()):
         data = folder / "test_data_set_0"
         inputs = [read(path) for path in sorted(data.glob("input_*.pb"))]
-        got, (name, want) = (
-            run(onnx.load(folder / "model.onnx"), inputs),
-            read(data / "output_0.pb"),
-        )
+        got = run(onnx.load(folder / "model.onnx"), inputs)
+        name, want = read(data / "output_0.pb")
         if got is None:
             continue
         assert (name, got.dtype, got.shape) == ("y", want.dtype, want.shape), folder.name

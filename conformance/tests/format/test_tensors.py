@@ -34,10 +34,6 @@ def test_recipe_is_kept_and_checked() -> None:
     value = tensors.encode(tensor)
     assert tensors.decode(value, "") == tensor
     assert {-4, 0, 4} <= set(tensor.words) <= set(range(-4, 5))
-    with pytest.raises(Malformed, match="/x/sha256"):
-        tensors.decode({**value, "sha256": "0" * 64}, "/x")
-    with pytest.raises(Malformed, match="/x/recipe"):
-        tensors.decode({**value, "dtype": "uint8"}, "/x")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "float16"])

@@ -111,13 +111,10 @@ def test_where_an_easy_mistake_shows(
 ) -> None:
     point, scale, source, output = others
     for x, is_in in ((inside, True), (outside, False)):
-        found = classes_of(
-            DEQUANTIZE,
-            {"OutputTensor": Request(output, (1,))},
-            InputTensor=np.array([x], source),
-            ScaleTensor=np.array([scale], output),
-            ZeroPointTensor=np.array([point], source),
-        )
+        values = {"InputTensor": (x, source), "ZeroPointTensor": (point, source)}
+        values |= {"ScaleTensor": (scale, output)}
+        arrays = {k: np.array([value], dtype) for k, (value, dtype) in values.items()}
+        found = classes_of(DEQUANTIZE, {"OutputTensor": Request(output, (1,))}, **arrays)
         assert (name in found) == is_in
 
 

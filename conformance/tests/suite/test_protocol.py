@@ -168,12 +168,12 @@ def test_what_is_refused(kind: str, message: Any, where: str) -> None:
 
 
 def test_what_the_schema_accepts() -> None:
-    more: dict[str, Any] = {
-        "variants": ["eager", "jit-2"],
-        "ranks": [1, 2],
+    more: dict[str, Any] = {"variants": ["eager", "jit-2"], "ranks": [1, 2]}
+    more |= {
         "versions": {"abc": "1"},
+        "dtypes": {"abc": ["int8"], "jit-2": ["uint8"]},
+        "facts": False,
     }
-    more |= {"dtypes": {"abc": ["int8"], "jit-2": ["uint8"]}, "facts": False}
     for kind, message in (
         ("start", protocol.START),
         ("ask_facts", protocol.FACTS),
