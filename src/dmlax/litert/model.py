@@ -42,6 +42,7 @@ class Model(OnnxModel):
     def __init__(self, graph: Graph, options: Options, states: Mapping[str, State]) -> None:
         self._states = {name: x for name, x in states.items() if name in graph.inputs}
         super().__init__(graph, options)
+        self._needed = self._needed.difference(self._states)
         self._compiled_step = CompiledModel(self._apply_step, self.params)
 
     def init_state(self, batch: int = 1) -> Tensors:  # type: ignore[override]

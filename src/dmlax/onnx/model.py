@@ -144,6 +144,7 @@ class Model:
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
         self._with_defaults = functools.lru_cache(maxsize=4)(self._make_with_defaults)
         self._size_inputs = size_inputs(self._file)
+        self._needed = frozenset(self._file.inputs)  # by a call
         self._is_same_growth: bool | None = None
         self._with_sizes = functools.lru_cache(maxsize=16)(self._make_with_sizes)
 
@@ -220,7 +221,7 @@ class Model:
 
     def _are_plain(self, inputs: Mapping[str, Any]) -> bool:
         """True for a dict of all inputs, arrays that need no conversion; a trace checks them."""
-        is_dict = type(inputs) is dict and inputs.keys() == self._file.inputs.keys()
+        is_dict = type(inputs) is dict and inputs.keys() == self._needed
         if self._size_inputs or not is_dict:
             return False
         for x in inputs.values():
