@@ -35,15 +35,40 @@ struct Simd : X86<Simd>, ScalarBits {
 
   static constexpr bool kMasksFloats = true;
 
-  static __m256i first_floats(int64_t count) {
+  static __m256i first_words(int64_t count) {
     const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(count)), lanes);
   }
   static __m256 load_first_floats(const float* from, int64_t count) {
-    return _mm256_maskload_ps(from, first_floats(count));
+    return _mm256_maskload_ps(from, first_words(count));
   }
   static void store_first_floats(float* to, __m256 f, int64_t count) {
-    _mm256_maskstore_ps(to, first_floats(count), f);
+    _mm256_maskstore_ps(to, first_words(count), f);
+  }
+
+  // --- the first bytes of a vector
+
+  // Loads vectors of which `valid` bytes are readable. Zeros follow them. Whole words are read
+  // under a mask: a copy on the stack would be loaded before its stores are done, which waits for
+  // them.
+  static auto load_first(int64_t valid) {
+    return [valid](const uint8_t* bytes) {
+      if (valid >= 32) return load(bytes);
+      const int64_t words = valid / 4;
+      uint32_t rest = 0;
+      for (int64_t i = 4 * words; i < valid; ++i) rest |= uint32_t{bytes[i]} << (8 * (i % 4));
+      const __m256i whole =
+          _mm256_maskload_epi32(reinterpret_cast<const int*>(bytes), first_words(words));
+      const __m256i next = _mm256_andnot_si256(first_words(words), first_words(words + 1));
+      return _mm256_or_si256(whole, _mm256_and_si256(next, broadcast(static_cast<int32_t>(rest))));
+    };
+  }
+
+  // A mask of a vector's first bytes, of 31 or fewer.
+  static __m256i first_bytes(int64_t count) {
+    const __m256i at = _mm256_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+                                        17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+    return _mm256_cmpgt_epi8(_mm256_set1_epi8(static_cast<char>(count)), at);
   }
 
 #ifndef __AVXVNNI__
@@ -118,17 +143,12 @@ struct Simd : X86<Simd>, ScalarBits {
   }
 
   static void pack_row(uint8_t* target, const uint8_t* source, int64_t bytes, uint8_t flip) {
-    const __m256i sign = _mm256_set1_epi8(static_cast<char>(flip));
+    __m256i sign = _mm256_set1_epi8(static_cast<char>(flip));
     for (int64_t i = 0; i < bytes; i += 32, target += 64) {
-      alignas(32) uint8_t last[32];
-      const uint8_t* from = source + i;
-      if (bytes - i < 32) {  // bytes past the row become zeros
-        __builtin_memset(last, flip, sizeof last);
-        __builtin_memcpy(last, from, static_cast<size_t>(bytes - i));
-        from = last;
-      }
+      const int64_t left = bytes - i;
+      if (left < 32) sign = _mm256_and_si256(sign, first_bytes(left));  // zeros follow the row
       Int32s words[2];
-      widen_pixels(_mm256_xor_si256(load(from), sign), words);
+      widen_pixels(_mm256_xor_si256(load_first(left)(source + i), sign), words);
       const __m256i low = _mm256_unpacklo_epi32(words[0], words[1]);
       const __m256i high = _mm256_unpackhi_epi32(words[0], words[1]);
       store(target, _mm256_permute2x128_si256(low, high, 0x20));
@@ -296,16 +316,6 @@ struct Simd : X86<Simd>, ScalarBits {
   static __m256i sum_quarters(const __m256i* v) {
     return _mm256_add_epi32(_mm256_permute2x128_si256(v[0], v[1], 0x20),
                             _mm256_permute2x128_si256(v[0], v[1], 0x31));
-  }
-
-  // Loads vectors of which `valid` bytes are readable. Zeros follow them.
-  static auto load_first(int64_t valid) {
-    return [valid](const uint8_t* bytes) {
-      if (valid >= 32) return load(bytes);
-      alignas(32) uint8_t first[32] = {};
-      if (valid > 0) copy_short(first, bytes, valid);
-      return load(first);
-    };
   }
 
   static __m256i repeat(__m128i lane) { return _mm256_broadcastsi128_si256(lane); }

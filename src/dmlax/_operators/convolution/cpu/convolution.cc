@@ -1,9 +1,9 @@
 // The handler of both convolutions: it checks its operands and runs the kernels.
-#include "dmlax/_operators/convolution/cpu/layout.h"
-#include "dmlax/_operators/convolution/cpu/convolution_schedule.h"
 #include "dmlax/_cpu/product/operands.h"
 #include "dmlax/_cpu/scratch.h"
 #include "dmlax/_cpu/sizes.h"
+#include "dmlax/_operators/convolution/cpu/convolution_schedule.h"
+#include "dmlax/_operators/convolution/cpu/layout.h"
 
 namespace dmlax {
 namespace {
@@ -242,13 +242,16 @@ struct Reader : OperandReader<kOperands> {
     const int8_t* filter = elements<int8_t>(kFilter);
     std::vector<int32_t>& offset = constants.offset;
     offset.resize(static_cast<size_t>(channels + kPanelWidth));
-    for (int64_t k = 0; input_zero != 0 && k < channels; ++k) {
-      const uint32_t sum = sums != nullptr ? static_cast<uint32_t>(sums[k])
-                                           : sum_of(filter + k * shape.depth, shape.depth);
-      add_wrapping(offset[k], 0 - input_zero * sum);
+    if (bias != nullptr) std::copy_n(bias, channels, offset.begin());
+    const int64_t summed = input_zero != 0 ? channels : 0;
+    const uint32_t minus_zero = 0 - input_zero;
+    for (int64_t k = 0; sums == nullptr && k < summed; ++k) {
+      add_wrapping(offset[k], minus_zero * sum_of(filter + k * shape.depth, shape.depth));
     }
-    for (int64_t k = 0; bias != nullptr && k < channels; ++k) {
-      add_wrapping(offset[k], static_cast<uint32_t>(bias[k]));
+    if (sums != nullptr) {
+      for (int64_t k = 0; k < summed; ++k) {
+        add_wrapping(offset[k], minus_zero * static_cast<uint32_t>(sums[k]));
+      }
     }
     const uint32_t factor = static_cast<uint32_t>(shape.depth) * input_zero;
     for (int64_t k = 0; !constants.filter_zero.empty() && k < channels; ++k) {
@@ -270,7 +273,7 @@ const int8_t* unpack_filter(const ConvShape& shape, const int8_t* filter) {
 }
 
 // Returns false if there is no memory.
-bool run_call(ConvProblem problem, const Call<ConvolutionKernels>& call, const Reader& reader,
+bool run_call(ConvProblem& problem, const Call<ConvolutionKernels>& call, const Reader& reader,
               void* output) {
   Constants constants;
   reader.read(problem, constants);

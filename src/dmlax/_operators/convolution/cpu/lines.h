@@ -14,7 +14,7 @@ struct ChannelBlock {
   alignas(64) int32_t offset[kPanelWidth], filter_zero[kPanelWidth];
   alignas(64) float estimate[kPanelWidth], band[kPanelWidth];
   int64_t first, count;
-  int64_t width;  // channels after which the block repeats
+  int64_t width;  // channels after which the block repeats, a power of two
 
   void fill(const ConvProblem& problem, int64_t block) {
     const RequantizeParams& params = problem.requantize;
@@ -22,7 +22,7 @@ struct ChannelBlock {
     count = least(problem.shape.output_channels - first, kPanelWidth);
     width = S::kKeepsWindows && (count == 16 || count == 32) ? count : kPanelWidth;
     for (int i = 0; i < kPanelWidth; ++i) {
-      const int64_t channel = first + S::column_of(i / S::kLanes, i % S::kLanes) % width;
+      const int64_t channel = first + (S::column_of(i / S::kLanes, i % S::kLanes) & (width - 1));
       offset[i] = params.offset[channel];
       filter_zero[i] = params.filter_zero == nullptr ? 0 : params.filter_zero[channel];
       if (!params.quantized) continue;
@@ -58,6 +58,7 @@ inline void store_words(const uint8_t* quad, int vectors, const Widen& widen, ui
 // Packs four rows' taps of a kernel column. Rows past the kernel are zeros.
 inline uint32_t tap_word(const int8_t* taps, int64_t step, int64_t rows) {
   const auto byte = [&](int64_t row) { return uint32_t{static_cast<uint8_t>(taps[row * step])}; };
+  if (rows >= kKPack) return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
   if (rows == 3) return byte(0) | byte(1) << 8 | byte(2) << 16;  // most kernels
   uint32_t word = 0;
   for (int64_t row = 0; row < kKPack && row < rows; ++row) word |= byte(row) << (8 * row);
@@ -70,9 +71,11 @@ inline void load_weights(const ConvProblem& problem, const int8_t* filter,
                          const ChannelBlock<S>& block, uint8_t* weights) {
   const ConvShape& shape = problem.shape;
   const int64_t quads = tap_quads(shape), columns = shape.width.kernel;
+  const int vectors = S::kKeepsWindows ? kVectors : vectors_of<S>(block.count);
+  const int lanes = vectors * static_cast<int>(S::kLanes);
   int64_t starts[kPanelWidth];  // where the channels' filters start
-  for (int i = 0; i < kPanelWidth; ++i) {
-    const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes) % block.width;
+  for (int i = 0; i < lanes; ++i) {
+    const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes) & (block.width - 1);
     starts[i] = (block.first + (channel < block.count ? channel : 0)) * shape.depth;
   }
   for (int64_t column = 0; column < columns; ++column) {
@@ -80,12 +83,11 @@ inline void load_weights(const ConvProblem& problem, const int8_t* filter,
       const int8_t* taps = filter + kKPack * quad * columns + column;
       const int64_t rows = shape.height.kernel - kKPack * quad;
       alignas(64) uint32_t words[kPanelWidth];
-      for (int i = 0; i < kPanelWidth; ++i) words[i] = tap_word(taps + starts[i], columns, rows);
+      for (int i = 0; i < lanes; ++i) words[i] = tap_word(taps + starts[i], columns, rows);
       if constexpr (S::kWordsOfQuad == 1) {
-        __builtin_memcpy(weights, words, kQuadBytes);
+        __builtin_memcpy(weights, words, static_cast<size_t>(4 * lanes));
       } else {
-        store_words<S>(reinterpret_cast<const uint8_t*>(words), kVectors, S::widen_columns,
-                       weights);
+        store_words<S>(reinterpret_cast<const uint8_t*>(words), vectors, S::widen_columns, weights);
       }
     }
   }
