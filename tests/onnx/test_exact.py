@@ -110,12 +110,17 @@ def test_a_convolution_of_no_channels_is_zero(op, filter):
     np.testing.assert_array_equal(found, np.zeros((2, 3, 4 if op == "Conv" else 6), np.float32))
 
 
-def test_a_cubic_resize_compiles():
-    """It gathers twice; fused, XLA would compute the first axis again, and compile for minutes."""
+@pytest.mark.parametrize(
+    ("mode", "shape", "sizes"),
+    [("cubic", (1, 4, 2, 2), [1, 4, 7, 3]), ("linear", (2, 2, 2, 3), [2, 1, 3, 6])],
+)
+def test_a_resize_compiles(mode, shape, sizes):
+    """It gathers, and adds many terms; XLA would compute each of them again, for minutes."""
     random, file = np.random.default_rng(6), File(19)
-    x = file.input(random.standard_normal((1, 4, 2, 2)).astype(np.float16))
-    sizes = file.constant(np.array([1, 4, 7, 3]))
-    file.output(file.node("Resize", x, "", "", sizes, mode="cubic"), np.float16)
+    x = file.input(random.standard_normal(shape).astype(np.float16))
+    file.output(
+        file.node("Resize", x, "", "", file.constant(np.array(sizes)), mode=mode), np.float16
+    )
     exactly, usual = (
         dmlax.onnx.load(file.model(), arithmetic=arithmetic)(file.inputs)
         for arithmetic in ("exact", "float32")

@@ -64,6 +64,7 @@ _SMALLEST = {  # the largest of negative numbers
     "reduce_window_min": lax.reduce_window_max_p,
 }
 _SLICES, _GATHERS = ("dynamic_slice", "slice"), ("gather",)  # XLA computes their operand again
+_LONGEST_CHAIN = 4  # of sums and products
 _SHORT = {ieee.add, ieee.divide, ieee.multiply, ieee.subtract, float_functions.sqrt}
 
 
@@ -135,8 +136,12 @@ def of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _run(program: Any, operands: Sequence[Any], is_sum: bool = False) -> list[Any]:
-    """Computes the outputs of a program; one of a sum slices arrays in memory."""
+    """Computes the outputs of a program; one of a sum slices arrays in memory.
+
+    XLA would compute each operand again in every place that reads it, so a chain is short.
+    """
     jaxpr, in_memory = program.jaxpr, set[Any]()
+    lengths, most = dict[Any, int](), 1 if is_sum else _LONGEST_CHAIN
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*program.consts, *operands), strict=True))
 
     def read(atom: Any) -> Any:
@@ -152,9 +157,13 @@ def _run(program: Any, operands: Sequence[Any], is_sum: bool = False) -> list[An
             values[sliced] = ieee.apart(values[sliced])
             in_memory.add(sliced)
         outputs = _outputs(equation, [read(x) for x in equation.invars])
-        if is_sum and equation.primitive.name in ("add", "mul"):
-            outputs = [ieee.apart(x) if _is_float(x) else x for x in outputs]
+        variables = (x for x in equation.invars if not isinstance(x, compat.Constant))
+        length = max((lengths.get(x, 0) for x in variables), default=0)
+        length += equation.primitive.name in ("add", "mul")
+        if length >= most:
+            outputs, length = [ieee.apart(x) if _is_float(x) else x for x in outputs], 0
         values |= zip(equation.outvars, outputs, strict=True)
+        lengths |= dict.fromkeys(equation.outvars, length)
     return [read(x) for x in jaxpr.outvars]
 
 
