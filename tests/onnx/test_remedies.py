@@ -120,6 +120,15 @@ ROWS = (
         {"constants": {"k": np.array([2])}},
     ),
     Row(
+        ("check.py", "may give sizes that fit"),
+        r'load\(..., input_shapes=\{"x": \[...\]\}\) may give sizes that fit',
+        "(float[n,3] x) => (uint8[k,3] y) "
+        "{ t = Slice(x, last, low, first, back) y = QuantizeLinear<axis = 0>(t, scales) }",
+        shapes(5, 3),
+        np.ones((5, 3), np.float32),
+        {"last": [6], "low": [-99], "back": [-2], "scales": F([1, 2, 3])},
+    ),
+    Row(
         ("check.py", "leaves out a branch of"),
         r"constants=\{\"k\": value\}\) leaves out a branch of If",
         "(float[4,3] x, bool k) => (float[4,3] y) { n = Not(k) y = If (n) <"

@@ -371,7 +371,7 @@ def _one_error(graph: Graph, watch: _Watch, assumed: Assumptions) -> Exception:
     behind = [node for node in watch.skipped if node not in watch.failures]
     avals = watch.avals.get(graph, {}) if not has_x64() else {}
     wide = {name for name, aval in avals.items() if aval.dtype == np.float64}
-    return UnsupportedError(_list(graph, failures, behind, wide), "option", "model")
+    return UnsupportedError(_list(graph, failures, behind, wide, watch.inputs), "option", "model")
 
 
 def _choose_branch(graph: Graph, node: Node) -> str:
@@ -394,14 +394,22 @@ def _assumed_sizes(failure: _Failure, inputs: Structs, assumed: Assumptions) -> 
     """The error of a node that may need other sizes than those that are assumed."""
     facts = ", ".join(sorted(assumed.facts, key=len)[:3])
     names = {name for fact in assumed.facts for name in _names(fact)}
-    open_inputs = [k for k, x in inputs.items() if any(_names(str(n)) & names for n in x.shape)]
-    text = f"{failure.error}, if {facts}: give static sizes, as input_shapes={{"
-    text += ", ".join(f"{json.dumps(name)}: [...]" for name in open_inputs) + "}"
+    text = f"{failure.error}, if {facts}: give static sizes, as {_static(inputs, names)}"
     return UnsupportedError(text, "sizes", "input_shapes")
 
 
+def _static(inputs: Structs, names: Set[str]) -> str:
+    """The option of `load` that gives sizes for the names."""
+    chosen = [k for k, x in inputs.items() if any(_names(str(n)) & names for n in x.shape)]
+    return f"input_shapes={{{', '.join(f'{json.dumps(name)}: [...]' for name in chosen)}}}"
+
+
 def _list(
-    graph: Graph, failures: Sequence[_Failure], behind: Sequence[Node], unusable: Set[str]
+    graph: Graph,
+    failures: Sequence[_Failure],
+    behind: Sequence[Node],
+    unusable: Set[str],
+    given: Structs,
 ) -> str:
     """Groups nodes by type and reason; then those that need their outputs, and the ways out.
 
@@ -422,6 +430,8 @@ def _list(
         ways.append(
             f"  load(..., constants={{{_values_of(inputs)}}}) makes what they depend on known"
         )
+    if names := {name for x in failures if isinstance(x.error, SpecError) for name in x.symbols}:
+        ways.append(f"  load(..., {_static(given, names)}) may give sizes that fit")
     return "\n".join([first, *lines, *ways])
 
 
