@@ -271,6 +271,7 @@ def has_shared_int8(model: onnx.ModelProto) -> bool:
     """
     arrays = {x.name: numpy_helper.to_array(x) for x in model.graph.initializer}
     readers = collections.Counter(name for node in model.graph.node for name in node.input)
+    readers.update(x.name for x in model.graph.output)
     return any(
         arrays[node.input[2]].dtype == np.int8 and max(readers[x] for x in names) > 1
         for node in model.graph.node
