@@ -86,7 +86,8 @@ def _weights(rng: Rng, dtype: Any, shape: Sizes, axis: int) -> Tensor:
         return Tensor(dtype, shape, _draw(rng, dtype, shape), [_scale(rng)], [_zero(rng, dtype)])
     count = shape[axis] if rng.integers(2) else 1
     data = np.maximum(_draw(rng, dtype, shape), -127)
-    weights = _constant(data, dtype, [_scale(rng) for _ in range(count)])
+    scales = [_scale(rng) for _ in range(count)]
+    weights = _constant(data, dtype, scales if _coin(rng) else scales[:1] * count)
     weights.axis = axis if count > 1 else 0
     return weights
 
@@ -268,7 +269,8 @@ def dynamic(rng: Rng) -> Subgraph:
     count = columns if name != "FULLY_CONNECTED" or rng.integers(2) else 1
     most = 127 if dtype == np.int8 else 7
     data = rng.integers(-most, most + 1, shapes[1]).astype(dtype)
-    weights = _constant(data, dtype, [_scale(rng) for _ in range(count)])
+    scales = [_scale(rng) for _ in range(count)]
+    weights = _constant(data, dtype, scales if _coin(rng) else scales[:1] * count)
     weights.axis = axis if count > 1 else 0
     bias = _constant(_draw(rng, np.float32, (columns,)), np.float32)
     x, y = Tensor(np.float32, shapes[0]), Tensor(np.float32, shapes[2])

@@ -92,7 +92,10 @@ def _convolve(call: Call, x: Array, w: Any, bias: Any, is_depthwise: bool) -> Ar
         raise ModelError("a stride or a dilation is not positive")
     groups = x.shape[3] if is_depthwise else x.shape[3] // depth
     if not call.is_quantized:
-        x, w, bias = _as_floats(call, x, w, bias)
+        # XNNPACK makes a product of a pointwise convolution, whose rows are pixels.
+        is_product = {groups, *kernel, *options["strides"]} == {1} != {*w.shape}
+        of_pixels = is_product and not is_depthwise and call.resolver == "xnnpack"
+        x, w, bias = _as_floats(call, x, w, bias, is_depthwise=is_depthwise, of_pixels=of_pixels)
         return _of_floats(call, x, w, bias, groups, options)
     if x.dtype == jnp.int16:
         sums = _wide_sums(call, x, w, groups, options)
@@ -102,7 +105,15 @@ def _convolve(call: Call, x: Array, w: Any, bias: Any, is_depthwise: bool) -> Ar
     return _of_bytes(call, x, w, bias, groups, options, is_delegated)
 
 
-def _as_floats(call: Call, x: Array, w: Any, bias: Any, place: int = 1) -> tuple[Array, Any, Any]:
+def _as_floats(
+    call: Call,
+    x: Array,
+    w: Any,
+    bias: Any,
+    place: int = 1,
+    is_depthwise: bool = False,
+    of_pixels: bool = False,
+) -> tuple[Array, Any, Any]:
     """The floats of a product; beside weights of bytes the input is rounded to bytes, too."""
     bias = None if bias is None else bias.astype(jnp.float32)
     if x.dtype == jnp.float32 and np.dtype(w.dtype).kind == "f":
@@ -114,15 +125,19 @@ def _as_floats(call: Call, x: Array, w: Any, bias: Any, place: int = 1) -> tuple
     shape = [1] * len(w.shape)
     # The filter of a depthwise convolution was arranged as others are.
     shape[0] = -1 if info.scales.size > 1 else 1
-    # The reference convolution is asymmetric beside several scales only.
-    is_asymmetric = call.options.get("asymmetric", info.scales.size > 1)
-    rounded = _rounded(x, call.resolver == "xnnpack" or is_asymmetric)
+    if is_depthwise and info.scales.size < w.shape[0]:
+        text = f"its filter has {info.scales.size} scale for {w.shape[0]} channels"
+        raise UnsupportedError(f"{text}, where LiteRT reads one a channel: give it as many")
+    # The reference convolution is asymmetric beside scales that differ only.
+    differ = bool((info.scales != info.scales.flat[0]).any())
+    is_asymmetric = call.options.get("asymmetric", is_depthwise or differ)
+    axes = range(3, 4) if of_pixels else range(1, x.ndim)
+    rounded = _rounded(x, tuple(axes), call.resolver == "xnnpack" or is_asymmetric)
     return rounded, w.astype(jnp.float32) * info.scales.reshape(shape), bias
 
 
-def _rounded(x: Array, is_asymmetric: bool) -> Array:
-    """Floats rounded to 256 steps of the range of their row or image."""
-    axes = tuple(range(1, x.ndim))
+def _rounded(x: Array, axes: tuple[int, ...], is_asymmetric: bool) -> Array:
+    """Floats rounded to 256 steps of the range along some axes."""
     low = jnp.minimum(jnp.min(x, axes, keepdims=True), 0)
     high = jnp.maximum(jnp.max(x, axes, keepdims=True), 0)
     if not is_asymmetric:
