@@ -75,3 +75,21 @@ def test_a_depthwise_convolution_has_a_scale_for_each_channel(arithmetic):
     )
     with pytest.raises(dmlax.UnsupportedError, match=text):
         convolve(X, weights(1, 4, 5, 3), [0.02], arithmetic, "DEPTHWISE_CONV_2D")
+
+
+@pytest.mark.parametrize("arithmetic", ["xnnpack", "reference"])
+def test_a_transposed_convolution_is_asymmetric(arithmetic):
+    """Its windows, as far apart as they are long, do not overlap."""
+    w = weights(4, 2, 2, 3)
+    tensors = {
+        "sizes": Tensor(np.dtype(np.int32), (4,), np.int32([2, 8, 10, 4])),
+        "w": Tensor(np.dtype(np.int8), w.shape, w, [0.02], [0]),
+        "x": Tensor(np.float32, X.shape),
+        "y": Tensor(np.float32, (2, 8, 10, 4)),
+    }
+    options = {"padding": "VALID", "stride_h": 2, "stride_w": 2}
+    node = Op("TRANSPOSE_CONV", ["sizes", "w", "x"], ["y"], options)
+    file = model(Subgraph(tensors, [node], ["x"], ["y"]))
+    found = np.asarray(dmlax.litert.load(file, arithmetic=arithmetic)(X)["y"])
+    wanted = np.einsum("bhwc,nklc->bhkwln", rounded(X, (1, 2, 3)), w * np.float32(0.02))
+    np.testing.assert_allclose(found, wanted.reshape(found.shape), atol=1e-5)

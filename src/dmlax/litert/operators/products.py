@@ -92,10 +92,16 @@ def _convolve(call: Call, x: Array, w: Any, bias: Any, is_depthwise: bool) -> Ar
         raise ModelError("a stride or a dilation is not positive")
     groups = x.shape[3] if is_depthwise else x.shape[3] // depth
     if not call.is_quantized:
+        scales = call.info(1).scales
+        if is_depthwise and np.dtype(w.dtype) == np.int8 and 0 < scales.size < w.shape[0]:
+            text = f"its filter has {scales.size} scale for {w.shape[0]} channels"
+            raise UnsupportedError(f"{text}, where LiteRT reads one a channel: give it as many")
+        # The reference CONV_2D is symmetric beside equal scales.
+        is_asymmetric = is_depthwise or bool((scales != scales[:1]).any())
         # XNNPACK makes a product of a pointwise convolution, whose rows are pixels.
         is_product = {groups, *kernel, *options["strides"]} == {1} != {*w.shape}
         of_pixels = is_product and not is_depthwise and call.resolver == "xnnpack"
-        x, w, bias = _as_floats(call, x, w, bias, is_depthwise=is_depthwise, of_pixels=of_pixels)
+        x, w, bias = _as_floats(call, x, w, bias, is_asymmetric, of_pixels)
         return _of_floats(call, x, w, bias, groups, options)
     if x.dtype == jnp.int16:
         sums = _wide_sums(call, x, w, groups, options)
@@ -106,33 +112,22 @@ def _convolve(call: Call, x: Array, w: Any, bias: Any, is_depthwise: bool) -> Ar
 
 
 def _as_floats(
-    call: Call,
-    x: Array,
-    w: Any,
-    bias: Any,
-    place: int = 1,
-    is_depthwise: bool = False,
-    of_pixels: bool = False,
+    call: Call, x: Array, w: Any, bias: Any, is_asymmetric: bool = True, of_pixels: bool = False
 ) -> tuple[Array, Any, Any]:
     """The floats of a product; beside weights of bytes the input is rounded to bytes, too."""
     bias = None if bias is None else bias.astype(jnp.float32)
     if x.dtype == jnp.float32 and np.dtype(w.dtype).kind == "f":
         return x, w if isinstance(w, PackedFilter) else w.astype(jnp.float32), bias
-    info = call.info(place)
+    info = call.info(1)
     if x.dtype != jnp.float32 or np.dtype(w.dtype) != np.int8 or not info.scales.size:
         text = f"it multiplies {x.dtype} by {np.dtype(w.dtype)}"
         raise UnsupportedError(f"{text}, expected float32, int8, uint8 or int16 by int8")
     shape = [1] * len(w.shape)
     # The filter of a depthwise convolution was arranged as others are.
     shape[0] = -1 if info.scales.size > 1 else 1
-    if is_depthwise and info.scales.size < w.shape[0]:
-        text = f"its filter has {info.scales.size} scale for {w.shape[0]} channels"
-        raise UnsupportedError(f"{text}, where LiteRT reads one a channel: give it as many")
-    # The reference convolution is asymmetric beside scales that differ only.
-    differ = bool((info.scales != info.scales.flat[0]).any())
-    is_asymmetric = call.options.get("asymmetric", is_depthwise or differ)
+    is_asymmetric = call.resolver == "xnnpack" or call.options.get("asymmetric", is_asymmetric)
     axes = range(3, 4) if of_pixels else range(1, x.ndim)
-    rounded = _rounded(x, tuple(axes), call.resolver == "xnnpack" or is_asymmetric)
+    rounded = _rounded(x, tuple(axes), is_asymmetric)
     return rounded, w.astype(jnp.float32) * info.scales.reshape(shape), bias
 
 
