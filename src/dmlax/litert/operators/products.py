@@ -387,8 +387,9 @@ def transposed_convolution(
     if x.dtype == jnp.int16:
         pair = _wide_sums(inner, spread, flipped, 1, options)
         return _from_wide_sums(inner, pair, bias, in_eights=True)
-    # XNNPACK refuses windows with pixels between them.
-    is_delegated = all(k >= s for k, s in zip(kernel, strides, strict=True))
+    # XNNPACK refuses windows with pixels between them and the padding SAME.
+    gaps = any(k < s for k, s in zip(kernel, strides, strict=True))
+    is_delegated = call.padding == "VALID" or not gaps
     return _of_bytes(inner, spread, flipped, bias, 1, options, is_delegated)
 
 

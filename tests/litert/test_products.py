@@ -1,4 +1,4 @@
-"""int8 weights beside a float input: what LiteRT rounds together."""
+"""Products: what is rounded beside int8 weights, and which convolutions XNNPACK takes."""
 
 import numpy as np
 import pytest
@@ -93,3 +93,26 @@ def test_a_transposed_convolution_is_asymmetric(arithmetic):
     found = np.asarray(dmlax.litert.load(file, arithmetic=arithmetic)(X)["y"])
     wanted = np.einsum("bhwc,nklc->bhkwln", rounded(X, (1, 2, 3)), w * np.float32(0.02))
     np.testing.assert_allclose(found, wanted.reshape(found.shape), atol=1e-5)
+
+
+def test_xnnpack_takes_a_valid_transposed_convolution_with_gaps():
+    """One filter of a pixel gives the bytes of a convolution, between zeros."""
+    w = weights(64, 1, 1, 16)
+    x = RNG.integers(-128, 128, (1, 12, 12, 16)).astype(np.int8)
+    found = {}
+    for name, stride, size in (("CONV_2D", 1, 12), ("TRANSPOSE_CONV", 2, 23)):
+        shape = (1, size, size, 64)
+        tensors = {
+            "sizes": Tensor(np.dtype(np.int32), (4,), np.int32(shape)),
+            "w": Tensor(np.dtype(np.int8), w.shape, w, [0.020056188], [0]),
+            "x": Tensor(np.dtype(np.int8), x.shape, None, [0.01777], [-3]),
+            "y": Tensor(np.dtype(np.int8), shape, None, [0.21], [5]),
+        }
+        options = {"padding": "VALID", "stride_h": stride, "stride_w": stride}
+        operands = ["x", "w"] if name == "CONV_2D" else ["sizes", "w", "x"]
+        graph = Subgraph(tensors, [Op(name, operands, ["y"], options)], ["x"], ["y"])
+        for arithmetic in ("xnnpack", "reference"):
+            y = np.asarray(dmlax.litert.load(model(graph), arithmetic=arithmetic)(x)["y"])
+            found[name, arithmetic] = y[:, ::stride, ::stride]
+    np.testing.assert_array_equal(found["TRANSPOSE_CONV", "xnnpack"], found["CONV_2D", "xnnpack"])
+    assert (found["CONV_2D", "xnnpack"] != found["CONV_2D", "reference"]).any()
