@@ -9,14 +9,11 @@ import onnxruntime
 import pytest
 
 import dmlax.onnx
-from support import assert_same
+from support import HAS_VNNI, assert_same
 from tools import examples
 
 pytestmark = pytest.mark.usefixtures("readers_jax")
 PAGE = Path(__file__).parent.parent / "docs/onnx.md"
-
-CPU = Path("/proc/cpuinfo")
-HAS_VNNI = CPU.exists() and "vnni" in CPU.read_text()  # elsewhere ONNX Runtime saturates sums
 
 
 @pytest.fixture(autouse=True)

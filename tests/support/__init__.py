@@ -20,6 +20,8 @@ from dmlax_conformance.format.vectors import Request, Vector
 from dmlax_conformance.oracle.calls import answer
 from dmlax_conformance.oracle.exact import rescale
 
+_CPU = Path("/proc/cpuinfo")
+HAS_VNNI = _CPU.exists() and "vnni" in _CPU.read_text()  # elsewhere ONNX Runtime saturates sums
 NATIVE = [] if library.why_not("cpu") else ["native_cpu"]  # tests/cpu says when it must be there
 needs_kernels = pytest.mark.skipif(not NATIVE, reason="the kernels are not built")
 OLDEST = pytest.mark.oldest  # a test that runs on the oldest Python and JAX too

@@ -6,6 +6,7 @@ import pytest
 import dmlax.onnx
 from dmlax.onnx import peer
 from dmlax.onnx.passes.qdq import FUSIONS
+from support import HAS_VNNI
 from tests.onnx.passes.test_qdq import File
 from tools.differential.__main__ import BAD
 from tools.differential.graphs import describe, draw
@@ -69,6 +70,8 @@ def draw_int8(f, shape):
 @pytest.mark.parametrize("op", SIGNED)
 def test_int8_has_the_bits_of_the_extended_level(op, readers):
     """ONNX Runtime makes uint8 of int8 that one node reads, and leaves other int8."""
+    if readers == "one" and " of " in op and not HAS_VNNI:  # of several terms
+        pytest.skip("ONNX Runtime saturates sums of 8 bits on this processor")
     f = File(17)
     shape, make, scale = SIGNED[op]
     x = draw_int8(f, shape)
@@ -93,7 +96,7 @@ def test_weights_that_the_file_quantizes_are_those_of_a_quantized_file(op, dtype
     f, rng = File(21), np.random.default_rng(3)
     scale = np.float32(rng.uniform(0.01, 0.02, shape[axis] if has_channels else None))
     zero, along = np.zeros(scale.shape, dtype), {"axis": axis} if has_channels else {}
-    floats = f.constant(rng.normal(size=shape).astype(np.float32))
+    floats = f.constant(rng.normal(size=shape).clip(-0.6, 0.6).astype(np.float32))  # 7 bits
     w = f.d(f.q(floats, scale, zero, **along), scale, zero, **along)
     x = f.input(rng.normal(size=(99, 16, *shape[2:])).astype(np.float32))
     x = f.d(f.q(x, 0.0179, dtype(3)), 0.0179, dtype(3))
