@@ -4,26 +4,29 @@ import numpy as np
 import pytest
 
 import dmlax.litert
-from tools.litert.files import Op, Subgraph, Tensor, model
+from tools.litert.cases import _constant, _graph
+from tools.litert.files import Tensor, model
 
 RNG = np.random.default_rng(3)
 X = np.float32(RNG.uniform(-1.5, 1.5, (2, 4, 5, 3)))
 
 
+def output(graph, x, arithmetic):
+    """The output of a file of one operator."""
+    return np.asarray(dmlax.litert.load(model(graph), arithmetic=arithmetic)(x)["y0"])
+
+
 def convolve(x, w, scales, arithmetic, name="CONV_2D", stride=1):
-    """The output of a file with one convolution, whose windows have no padding."""
-    count = w.shape[3 if name == "DEPTHWISE_CONV_2D" else 0]
-    _, h, width, _ = x.shape
-    sizes = ((h - w.shape[1]) // stride + 1, (width - w.shape[2]) // stride + 1)
+    """The output of a convolution whose windows have no padding."""
     axis = 3 if name == "DEPTHWISE_CONV_2D" else 0
-    filter = Tensor(np.dtype(np.int8), w.shape, w, scales, [0] * len(scales), axis)
-    bias = Tensor(np.dtype(np.float32), (count,), np.zeros(count, np.float32))
+    filter = _constant(w, np.int8, scales)
+    filter.axis = axis
+    sizes = [(n - k) // stride + 1 for n, k in zip(x.shape[1:3], w.shape[1:3], strict=True)]
+    operands = [Tensor(np.float32, x.shape), filter, _constant(np.zeros(w.shape[axis]), np.float32)]
     options = {"padding": "VALID", "stride_h": stride, "stride_w": stride, "activation": ""}
-    options |= {"multiplier": 1} if name == "DEPTHWISE_CONV_2D" else {}
-    tensors = {"x": Tensor(np.float32, x.shape), "w": filter, "b": bias}
-    tensors["y"] = Tensor(np.float32, (len(x), *sizes, count))
-    graph = Subgraph(tensors, [Op(name, ["x", "w", "b"], ["y"], options)], ["x"], ["y"])
-    return np.asarray(dmlax.litert.load(model(graph), arithmetic=arithmetic)(x)["y"])
+    options |= {"multiplier": 1} if axis else {}
+    y = Tensor(np.float32, (len(x), *sizes, w.shape[axis]))
+    return output(_graph(name, operands, [y], **options), x, arithmetic)
 
 
 def rounded(x, axes, is_symmetric=False):
@@ -81,16 +84,11 @@ def test_a_depthwise_convolution_has_a_scale_for_each_channel(arithmetic):
 def test_a_transposed_convolution_is_asymmetric(arithmetic):
     """Its windows, as far apart as they are long, do not overlap."""
     w = weights(4, 2, 2, 3)
-    tensors = {
-        "sizes": Tensor(np.dtype(np.int32), (4,), np.int32([2, 8, 10, 4])),
-        "w": Tensor(np.dtype(np.int8), w.shape, w, [0.02], [0]),
-        "x": Tensor(np.float32, X.shape),
-        "y": Tensor(np.float32, (2, 8, 10, 4)),
-    }
+    shape = (2, 8, 10, 4)
+    operands = [_constant(shape), _constant(w, np.int8, [0.02]), Tensor(np.float32, X.shape)]
     options = {"padding": "VALID", "stride_h": 2, "stride_w": 2}
-    node = Op("TRANSPOSE_CONV", ["sizes", "w", "x"], ["y"], options)
-    file = model(Subgraph(tensors, [node], ["x"], ["y"]))
-    found = np.asarray(dmlax.litert.load(file, arithmetic=arithmetic)(X)["y"])
+    graph = _graph("TRANSPOSE_CONV", operands, [Tensor(np.float32, shape)], **options)
+    found = output(graph, X, arithmetic)
     wanted = np.einsum("bhwc,nklc->bhkwln", rounded(X, (1, 2, 3)), w * np.float32(0.02))
     np.testing.assert_allclose(found, wanted.reshape(found.shape), atol=1e-5)
 
@@ -102,17 +100,13 @@ def test_xnnpack_takes_a_valid_transposed_convolution_with_gaps():
     found = {}
     for name, stride, size in (("CONV_2D", 1, 12), ("TRANSPOSE_CONV", 2, 23)):
         shape = (1, size, size, 64)
-        tensors = {
-            "sizes": Tensor(np.dtype(np.int32), (4,), np.int32(shape)),
-            "w": Tensor(np.dtype(np.int8), w.shape, w, [0.020056188], [0]),
-            "x": Tensor(np.dtype(np.int8), x.shape, None, [0.01777], [-3]),
-            "y": Tensor(np.dtype(np.int8), shape, None, [0.21], [5]),
-        }
+        given = Tensor(np.int8, x.shape, None, [0.01777], [-3])
+        filter = _constant(w, np.int8, [0.020056188])
+        operands = [given, filter] if name == "CONV_2D" else [_constant(shape), filter, given]
         options = {"padding": "VALID", "stride_h": stride, "stride_w": stride}
-        operands = ["x", "w"] if name == "CONV_2D" else ["sizes", "w", "x"]
-        graph = Subgraph(tensors, [Op(name, operands, ["y"], options)], ["x"], ["y"])
+        graph = _graph(name, operands, [Tensor(np.int8, shape, None, [0.21], [5])], **options)
         for arithmetic in ("xnnpack", "reference"):
-            y = np.asarray(dmlax.litert.load(model(graph), arithmetic=arithmetic)(x)["y"])
+            y = output(graph, x, arithmetic)
             found[name, arithmetic] = y[:, ::stride, ::stride]
     np.testing.assert_array_equal(found["TRANSPOSE_CONV", "xnnpack"], found["CONV_2D", "xnnpack"])
     assert (found["CONV_2D", "xnnpack"] != found["CONV_2D", "reference"]).any()
