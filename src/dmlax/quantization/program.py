@@ -127,6 +127,9 @@ class Program:
         if made is not None and made.name == "broadcast_in_dim":
             places = made.params["broadcast_dimensions"]
             return {places[i] for i in self.varying(made.operands[0])}
+        if made is not None and made.name == "tile":  # an axis of one value repeats it
+            added = len(made.params["reps"]) - len(self.shapes[made.operands[0]])
+            return {i + added for i in self.varying(made.operands[0])}
         return {i for i, size in enumerate(self.shapes[number]) if size > 1}
 
     def constants_of(self, fixed: Mapping[int, Any], parameters: Sequence[Any]) -> dict[int, Any]:
@@ -277,7 +280,8 @@ def trace(
     program = Program()
     numbers = [program.constant(x, (path,)) for path, (_, x) in zip(paths, leaves, strict=True)]
     program.parameters = numbers
-    program.inputs = [program.new(jax.typeof(x)) for x in jax.tree.leaves(list(inputs))]
+    structs = jax.eval_shape(lambda x: x, list(inputs))
+    program.inputs = [program.new(x) for x in jax.tree.leaves(structs)]
     program.outputs = program.inline(traced, [*numbers, *program.inputs])
     program.equations = [*_needed(program.equations, program.outputs)][::-1]
     _lift(program)

@@ -46,6 +46,7 @@ from dmlax.quantization.plan import Planner, Step, batched, channels, contracted
 from dmlax.quantization.program import Equation, Program, path_of, run, trace
 from dmlax.quantization.report import Line, Report, multiply_adds
 from dmlax.quantization.rules import LAYERS, RULES, Rule, choose, is_float
+from dmlax.quantization.sizes import batch_of, constants_of_size, grown, larger, of_size
 from dmlax.training import rounding
 
 _NOTHING = Report(())
@@ -71,13 +72,14 @@ class _Plan:
     tree: Any
     inputs: Any
     params: Any
+    larger: Program | None = None  # of a larger batch, if it is the same but for sizes
     report: Report = field(default=_NOTHING)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Quantized:
-    """A quantized function: call it with the inputs, of the batches' shapes.
+    """A quantized function: call it with the inputs, of the batches' shapes and any number of rows.
 
     A pytree: `jax.jit`, `jax.vmap` and `jax.device_put` take it. It pickles, unless a loop or a
     branch (`scan`, `while`, `cond`) is in it.
@@ -108,8 +110,21 @@ class Quantized:
 
     def __call__(self, *inputs: Any) -> Any:
         """The outputs as floats, of the function's structure."""
-        leaves = _checked("inputs", list(inputs), self.plan.inputs)
-        return _Values(self, leaves).outputs()
+        return _Values(*self._of_size(inputs)).outputs()
+
+    def _of_size(self, inputs: Sequence[Any]) -> tuple["Quantized", list[Any]]:
+        """The function for a batch of the inputs' size, and the inputs."""
+        plan, found = self.plan, self
+        size = batch_of(map(jnp.shape, jax.tree.leaves(inputs)))
+        structure, kinds = plan.inputs
+        batch = batch_of(kind.shape for kind in kinds.values())
+        if plan.larger is not None and size is not None and size != batch:
+            program, steps = of_size(plan.program, plan.steps, plan.larger, size - batch)
+            kinds = {p: Aval(k.dtype, grown(k.shape, batch, size)) for p, k in kinds.items()}
+            plan = replace(plan, program=program, steps=steps, inputs=(structure, kinds))
+            constants = constants_of_size(self.constants, program.shapes)
+            found = replace(self, constants=constants, plan=plan)
+        return found, _checked("inputs", list(inputs), plan.inputs)
 
     def training(self) -> Callable[..., Any]:
         """The function of `dmlax.training` with the same scales, to tune the parameters with.
@@ -138,8 +153,7 @@ class Quantized:
 
         def function(params: Any, /, *inputs: Any) -> Any:
             given = _checked("params", params, self.plan.params)
-            leaves = _checked("inputs", list(inputs), self.plan.inputs)
-            return _Trained(self, leaves, given).outputs()
+            return _Trained(*self._of_size(inputs), given).outputs()
 
         return function
 
@@ -578,7 +592,8 @@ def quantize(
       progress: True prints how many batches the calibration has seen.
 
     Returns:
-      A `Quantized`: call it with inputs of a batch's shapes.
+      A `Quantized`: call it with inputs of a batch's shapes. Their first axis may have another
+      size, unless the function depends on it.
 
     Raises:
       SpecError: code `option` for a rule that matches no weights, or two rules for one parameter
@@ -652,6 +667,7 @@ def quantize(
         tree,
         inputs=first,
         params=_kinds(params),
+        larger=larger(function, params, batches[0], program),
     )
     shifts = {}
     if bias_correction:
