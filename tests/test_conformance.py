@@ -3,8 +3,8 @@
 All of them run eagerly by the kernels, and by `xla` all that are valid and every tenth other one;
 one test has all of an operator's, so that one process compiles each shape once. Most whose program
 no other shares are jitted with known scales, which compiles in less than half the time. By "auto",
-jitted and as descs a sample runs, on the oldest pair too. `slow` runs the rest, and so does `nox
--s conformance`.
+jitted and as descs a sample runs, on the oldest pair too. `slow` runs the rest, and so does
+`nox -s conformance`.
 """
 
 from collections import Counter

@@ -83,7 +83,7 @@ def of_equinox(network: eqx.Module) -> Model:
 
 def quantized(model: Model, images: Array, bits: int = 8) -> Quantized:
     """The network in 8 bits, with a scale for each output channel of the weights."""
-    batches = [images[:500], images[500:1000]]  # of the size of the calls to come
+    batches = [images[:500], images[500:1000]]
     return quantize(*model, batches, rules=[Rule(per_channel=True, dtype="uint8", bits=bits)])
 
 

@@ -35,16 +35,6 @@ def test_onnx_runtime_and_load_give_the_bits_of_a_quantized_network(seed):
         assert np.array_equal(loaded, expected), (form, network.layers)
 
 
-def test_a_file_of_an_open_batch_gives_the_bits():
-    _, x, quantized = network_of(2)
-    file = dmlax.onnx.from_jax(quantized, x, input_names=["x"], dynamic={"x": {0: "n"}})
-    session = onnxruntime.InferenceSession(file.SerializeToString())
-    for size in (1, 5):
-        batch = np.concatenate([x, x, x])[:size]
-        (theirs,) = session.run(None, {"x": batch})
-        assert np.array_equal(theirs, quantized(batch))
-
-
 def test_behind_a_float_island_each_difference_is_a_rounding_that_flips():
     def function(params, x):
         shares = jax.nn.softmax(x @ params["first"])

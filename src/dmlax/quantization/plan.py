@@ -103,7 +103,7 @@ class Planner:
         """If a value is a constant, for any parameters: this number, or a positive one."""
         if number not in self.program.constants or not self.uniform(number):
             return False
-        found = float(np.ravel(self.program.constants[number])[0])
+        found = float(self.program.first(number))
         return found > 0 if value is None else found == value
 
     def _trace_back(self, step: Step) -> bool:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlax._core import compat, ieee
+from dmlax._core.arguments import is_static
 
 LAYERS = ("conv_general_dilated", "dot_general")
 _BIJECTIONS = ("transpose", "reshape", "squeeze", "broadcast_in_dim")
@@ -51,6 +52,7 @@ class Program:
       constants: the values that do not depend on the inputs.
       parameters: the constants that are the leaves of the parameters.
       preamble: the equations of constants, whose results are constants.
+      is_blank: if constants that depend on parameters, or whose sizes are symbolic, are None.
     """
 
     equations: list[Equation] = field(default_factory=list)
@@ -62,6 +64,7 @@ class Program:
     preamble: list[Equation] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
+    is_blank: bool = False
 
     def new(self, aval: Any) -> int:
         """The number of a new value."""
@@ -108,28 +111,38 @@ class Program:
     def _add(self, equation: Any, inputs: tuple[int, ...], line: str) -> Sequence[int]:
         bind, name = equation.primitive.bind, equation.primitive.name
         if not equation.effects and all(x in self.constants for x in inputs):
-            values = bind(*(self.constants[x] for x in inputs), **equation.params)
             paths = tuple(dict.fromkeys(path for x in inputs for path in self.paths[x]))
-            values = values if equation.primitive.multiple_results else [values]
-            results = tuple(self.constant(value, paths) for value in values)
+            if self.is_blank and (
+                paths or not all(is_static(x.aval.shape) for x in equation.outvars)
+            ):
+                results = tuple(self.new(var.aval) for var in equation.outvars)
+                self.constants |= dict.fromkeys(results)
+                self.paths |= dict.fromkeys(results, paths)
+            else:
+                values = bind(*(self.constants[x] for x in inputs), **equation.params)
+                values = values if equation.primitive.multiple_results else [values]
+                results = tuple(self.constant(value, paths) for value in values)
             self.preamble.append(Equation(name, inputs, results, dict(equation.params), bind, ""))
             return results
         results = tuple(self.new(var.aval) for var in equation.outvars)
         self.equations.append(Equation(name, inputs, results, dict(equation.params), bind, line))
         return results
 
+    def first(self, number: int) -> Any:
+        """The first element of a constant that does not depend on parameters."""
+        while self.constants[number] is None:
+            (number, *_), *_ = (e.operands for e in self.preamble if number in e.results)
+        return np.ravel(self.constants[number])[0]
+
     def varying(self, number: int) -> set[int]:
         """The axes along which a constant varies, for any parameters."""
-        if not self.paths[number]:
+        if not self.paths[number] and self.constants[number] is not None:
             array = np.asarray(self.constants[number])
             return {i for i in range(array.ndim) if (array != array.take([0], i)).any()}
         made = next((e for e in self.preamble if number in e.results), None)
         if made is not None and made.name == "broadcast_in_dim":
             places = made.params["broadcast_dimensions"]
             return {places[i] for i in self.varying(made.operands[0])}
-        if made is not None and made.name == "tile":  # an axis of one value repeats it
-            added = len(made.params["reps"]) - len(self.shapes[made.operands[0]])
-            return {i + added for i in self.varying(made.operands[0])}
         return {i for i, size in enumerate(self.shapes[number]) if size > 1}
 
     def constants_of(self, fixed: Mapping[int, Any], parameters: Sequence[Any]) -> dict[int, Any]:
@@ -141,6 +154,30 @@ class Program:
             results = run(equation, [values[x] for x in equation.operands])
             values |= zip(equation.results, map(_guarded, results), strict=True)
         return values
+
+    def repeated(self, numbers: set[int]) -> set[int]:
+        """The constants that make some of these by repetition, which other inputs need anew."""
+        found, wanted = set(), {x for x in numbers if self.paths[x]}
+        for equation in reversed(self.preamble):
+            if equation.name in (*_BIJECTIONS, "tile") and not wanted.isdisjoint(equation.results):
+                source = equation.operands[0]
+                wanted.add(source)
+                sizes = [math.prod(self.shapes[x]) for x in (source, equation.results[0])]
+                found |= {source} if sizes[0] < sizes[1] else set()
+        return found
+
+    def repeat(self, constants: Mapping[int, Any]) -> dict[int, Any]:
+        """The constants of a program of other inputs, in the shapes of this one."""
+        values = {n: x if self.paths[n] else self.constants[n] for n, x in constants.items()}
+        values = {
+            n: x for n, x in values.items() if x is not None and jnp.shape(x) == self.shapes[n]
+        }
+        for equation in self.preamble:
+            known = all(x in values for x in equation.operands)
+            if known and values.keys().isdisjoint(equation.results):
+                results = run(equation, [values[x] for x in equation.operands])
+                values |= zip(equation.results, results, strict=True)
+        return {n: values[n] for n in constants}
 
 
 def within(params: Any) -> set[str]:
@@ -268,7 +305,7 @@ def path_of(keys: Any) -> str:
 
 
 def trace(
-    function: Callable[..., Any], params: Any, inputs: Sequence[Any]
+    function: Callable[..., Any], params: Any, inputs: Sequence[Any], is_blank: bool = False
 ) -> tuple[Program, Any, list[str]]:
     """The program of function(params, *inputs), the tree of its results, the parameters' paths."""
     try:
@@ -277,12 +314,14 @@ def trace(
         raise compat.untraceable("quantize", "cannot be traced", error) from error
     leaves = jax.tree.leaves_with_path(params)
     paths = [path_of(path) for path, _ in leaves]
-    program = Program()
-    numbers = [program.constant(x, (path,)) for path, (_, x) in zip(paths, leaves, strict=True)]
+    program = Program(is_blank=is_blank)
+    numbers = [program.new(aval) for aval in traced.in_avals[: len(leaves)]]
+    program.constants = dict(zip(numbers, (x for _, x in leaves), strict=True))
+    program.paths = {number: (path,) for number, path in zip(numbers, paths, strict=True)}
     program.parameters = numbers
-    structs = jax.eval_shape(lambda x: x, list(inputs))
-    program.inputs = [program.new(x) for x in jax.tree.leaves(structs)]
-    program.outputs = program.inline(traced, [*numbers, *program.inputs])
+    program.inputs = [program.new(x) for x in traced.in_avals[len(numbers) :]]
+    with jax.ensure_compile_time_eval():  # also where a call is traced
+        program.outputs = program.inline(traced, [*numbers, *program.inputs])
     program.equations = [*_needed(program.equations, program.outputs)][::-1]
     _lift(program)
     return program, jax.tree.structure(result), paths

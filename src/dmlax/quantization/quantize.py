@@ -46,7 +46,6 @@ from dmlax.quantization.plan import Planner, Step, batched, channels, contracted
 from dmlax.quantization.program import Equation, Program, path_of, run, trace
 from dmlax.quantization.report import Line, Report, multiply_adds
 from dmlax.quantization.rules import LAYERS, RULES, Rule, choose, is_float
-from dmlax.quantization.sizes import batch_of, constants_of_size, grown, larger, of_size
 from dmlax.training import rounding
 
 _NOTHING = Report(())
@@ -61,7 +60,8 @@ class _Plan:
     """The static part of a `Quantized`.
 
     It has the program, its steps, for each value of bytes the one whose quantization it has, the
-    rules of the layers, and the trees, shapes and dtypes of the inputs and of the parameters.
+    rules of the layers, the trees, shapes and dtypes of the inputs and of the parameters, the float
+    function, which pickling drops, and the plans for inputs of other sizes.
     """
 
     program: Program
@@ -72,17 +72,62 @@ class _Plan:
     tree: Any
     inputs: Any
     params: Any
-    larger: Program | None = None  # of a larger batch, if it is the same but for sizes
+    function: Callable[..., Any] | None
     report: Report = field(default=_NOTHING)
+    others: dict[str, "_Plan"] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"function": None, "others": {}}  # few functions pickle
+
+    def of(self, inputs: Any) -> "_Plan":
+        """The plan for inputs of other sizes; this one if it is another function of them."""
+        structure, kinds = inputs
+        shapes = [(x.dtype, len(x.shape)) for x in kinds.values()]
+        same = shapes == [(x.dtype, len(x.shape)) for x in self.inputs[1].values()]
+        if inputs == self.inputs or structure != self.inputs[0] or not same or not self.function:
+            return self
+        key = str(kinds)
+        if key in self.others:
+            return self.others[key]
+        params, batch = (
+            jax.tree.unflatten(
+                tree, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in each.values()]
+            )
+            for tree, each in (self.params, inputs)
+        )
+        program, tree, _ = trace(self.function, params, batch, is_blank=True)
+        planner = Planner(program)
+        integers = Integers(planner, _named(planner), self.rules)
+        other = replace(
+            self, program=program, steps=integers.steps, roots=integers.roots, inputs=inputs
+        )
+        found = other if tree == self.tree and other.form() == self.form() else self
+        if all(x.is_static for x in kinds.values()):  # symbolic sizes belong to one trace
+            self.others[key] = found
+        return found
+
+    def form(self) -> list[Any]:
+        """What is equal in the plans of one function for inputs of several sizes."""
+        equations = (*self.program.preamble, *self.program.equations)
+        weights = [self.program.shapes[x.weights] for x in self.steps if x.weights >= 0]
+        return [
+            self.roots,
+            weights,
+            [equation[:3] for equation in equations],
+            [(x.kind, x.operands, x.result, x.affine, x.is_integer) for x in self.steps],
+            [x.fused.result for x in self.steps if x.fused],
+        ]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Quantized:
-    """A quantized function: call it with the inputs, of the batches' shapes and any number of rows.
+    """A quantized function: call it with the inputs.
+
+    They have the batches' shapes, or other sizes for which JAX traces the same equations.
 
     A pytree: `jax.jit`, `jax.vmap` and `jax.device_put` take it. It pickles, unless a loop or a
-    branch (`scan`, `while`, `cond`) is in it.
+    branch (`scan`, `while`, `cond`) is in it, and then takes the batches' shapes alone.
 
     Attributes:
       weights: `QuantizedWeights` and int32 biases, by the number of a layer. Values of 2 to 4
@@ -110,21 +155,16 @@ class Quantized:
 
     def __call__(self, *inputs: Any) -> Any:
         """The outputs as floats, of the function's structure."""
-        return _Values(*self._of_size(inputs)).outputs()
+        quantized = self._of(inputs)
+        return _Values(quantized, jax.tree.leaves(inputs)).outputs()
 
-    def _of_size(self, inputs: Sequence[Any]) -> tuple["Quantized", list[Any]]:
-        """The function for a batch of the inputs' size, and the inputs."""
-        plan, found = self.plan, self
-        size = batch_of(map(jnp.shape, jax.tree.leaves(inputs)))
-        structure, kinds = plan.inputs
-        batch = batch_of(kind.shape for kind in kinds.values())
-        if plan.larger is not None and size is not None and size != batch:
-            program, steps = of_size(plan.program, plan.steps, plan.larger, size - batch)
-            kinds = {p: Aval(k.dtype, grown(k.shape, batch, size)) for p, k in kinds.items()}
-            plan = replace(plan, program=program, steps=steps, inputs=(structure, kinds))
-            constants = constants_of_size(self.constants, program.shapes)
-            found = replace(self, constants=constants, plan=plan)
-        return found, _checked("inputs", list(inputs), plan.inputs)
+    def _of(self, inputs: Any) -> "Quantized":
+        """The quantized function of inputs of these sizes."""
+        plan = self.plan.of(_kinds(list(inputs)))
+        _checked("inputs", list(inputs), plan.inputs)
+        if plan is self.plan:
+            return self
+        return replace(self, plan=plan, constants=plan.program.repeat(self.constants))
 
     def training(self) -> Callable[..., Any]:
         """The function of `dmlax.training` with the same scales, to tune the parameters with.
@@ -153,7 +193,7 @@ class Quantized:
 
         def function(params: Any, /, *inputs: Any) -> Any:
             given = _checked("params", params, self.plan.params)
-            return _Trained(*self._of_size(inputs), given).outputs()
+            return _Trained(self._of(inputs), jax.tree.leaves(inputs), given).outputs()
 
         return function
 
@@ -179,6 +219,14 @@ class Quantized:
             tables=_tables(self.plan, constants, self.scales),
             constants={number: constants[number] for number in self.constants},
         )
+
+
+def _named(planner: Planner) -> list[Step]:
+    """The steps, with the paths of their weights or their lines."""
+    steps = planner.steps()
+    for step in steps:
+        step.name = "+".join(planner.program.paths.get(step.weights, ())) or step.place
+    return steps
 
 
 def _kinds(tree: Any) -> tuple[Any, dict[str, Aval]]:
@@ -592,8 +640,7 @@ def quantize(
       progress: True prints how many batches the calibration has seen.
 
     Returns:
-      A `Quantized`: call it with inputs of a batch's shapes. Their first axis may have another
-      size, unless the function depends on it.
+      A `Quantized`: call it with inputs as those of a batch, of any batch size.
 
     Raises:
       SpecError: code `option` for a rule that matches no weights, or two rules for one parameter
@@ -622,10 +669,8 @@ def quantize(
     program, tree, paths = trace(function, params, batches[0])
     RULES.expect_choice("on_unsupported", on_unsupported, ("float", "error"))
     planner = Planner(program)
-    steps = planner.steps()
+    steps = _named(planner)
     layers = [step for step in steps if step.kind not in ("float", "move")]
-    for step in steps:
-        step.name = "+".join(program.paths.get(step.weights, ())) or step.place
     keys = [("+".join(program.paths.get(x.weights, ())), x.kind) for x in layers]
     without = unsupported(program, steps)
     rules_of = choose(rules, keys, paths, [parameters for _, parameters in without])
@@ -656,7 +701,7 @@ def quantize(
     ]
     read = [x for equation in equations for x in equation.operands]
     kept = {x for x in [*read, *program.outputs] if x in program.constants}
-    kept |= {x for x in program.constants if not program.paths[x]}
+    kept |= {x for x in program.constants if not program.paths[x]} | program.repeated(kept)
     constants = {x: jnp.asarray(program.constants[x]) for x in kept}
     plan = _Plan(
         program,
@@ -667,7 +712,7 @@ def quantize(
         tree,
         inputs=first,
         params=_kinds(params),
-        larger=larger(function, params, batches[0], program),
+        function=function,
     )
     shifts = {}
     if bias_correction:
