@@ -190,13 +190,13 @@ def test_a_decoder_has_one_digest_of_its_steps_and_so_has_its_saved_model(tmp_pa
 def test_all_that_has_no_exact_form_is_one_error():
     file = File(22)
     x = file.input(np.ones(3, np.float32))
-    for op in ("Tan", "Acosh", "Exp"):
+    for op in ("Tan", "Cosh", "Exp"):
         file.output(file.node(op, x), np.float32)
     with pytest.raises(UnsupportedError) as caught:
         dmlax.onnx.load(file.model(), arithmetic="exact")
     text = str(caught.value)
     assert "Tan" in text
-    assert "Acosh" in text
+    assert "Cosh" in text
     assert "Exp" not in text
     assert 'take arithmetic="float32"' in text
 
