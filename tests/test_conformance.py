@@ -131,15 +131,17 @@ def test_xla_meets_every_valid_call_and_refuses_a_tenth_of_the_others(operator):
     done = {vector.id for vector in optimized}
     rest = [vector for vector in valid if vector.id not in done]
     counts = Counter(map(program, rest))
-    lone = [vector for vector in rest if counts[program(vector)] == 1 and not wide(vector, "jit")]
-    lone_ids = {vector.id for vector in lone}
+    chosen = {"constant": [], "eager": []}
+    for vector in rest:
+        is_lone = counts[program(vector)] == 1 and not wide(vector, "jit")
+        chosen["constant" if is_lone else "eager"].append(vector)
     with compiled_quickly():
-        check(Xla(), lone, "constant")
-        check(Xla(), [vector for vector in rest if vector.id not in lone_ids], "eager")
+        for variant, vectors_of in chosen.items():
+            check(Xla(), vectors_of, variant)
 
 
 def program(vector):
-    """What an eager call's program is compiled for."""
+    """The shapes, dtypes and attributes that JAX compiles an eager call for."""
     return str((shapes(vector), sorted(vector.attributes.items())))
 
 

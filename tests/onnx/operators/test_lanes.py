@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto
 
 import dmlax.onnx
-from tests.support.onnx_models import Network
+from support.onnx_models import Network
 
 OPS = (
     *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Elu", "Exp"),
