@@ -172,7 +172,8 @@ class Program:
         values = {
             n: x for n, x in values.items() if x is not None and jnp.shape(x) == self.shapes[n]
         }
-        for equation in self.preamble:
+        missing = [n for n in constants if n not in values]
+        for equation in [*_needed(self.preamble, missing)][::-1]:
             known = all(x in values for x in equation.operands)
             if known and values.keys().isdisjoint(equation.results):
                 results = run(equation, [values[x] for x in equation.operands])

@@ -107,7 +107,7 @@ class _Plan:
         return found
 
     def form(self) -> list[Any]:
-        """What is equal in the plans of one function for inputs of several sizes."""
+        """All but sizes: plans of one function for inputs of other sizes have the same."""
         equations = (*self.program.preamble, *self.program.equations)
         weights = [self.program.shapes[x.weights] for x in self.steps if x.weights >= 0]
         return [
@@ -124,10 +124,11 @@ class _Plan:
 class Quantized:
     """A quantized function: call it with the inputs.
 
-    They have the batches' shapes, or other sizes for which JAX traces the same equations.
+    They have the batches' shapes, or other sizes for which JAX traces the same equations. One that
+    was pickled takes the batches' shapes alone.
 
     A pytree: `jax.jit`, `jax.vmap` and `jax.device_put` take it. It pickles, unless a loop or a
-    branch (`scan`, `while`, `cond`) is in it, and then takes the batches' shapes alone.
+    branch (`scan`, `while`, `cond`) is in it.
 
     Attributes:
       weights: `QuantizedWeights` and int32 biases, by the number of a layer. Values of 2 to 4
